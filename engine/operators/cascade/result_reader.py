@@ -248,7 +248,7 @@ class Checkpoints:
 def changes_between(
     emitted: Sequence[Sequence[Result]], now: Sequence[Sequence[Result]], at: int
 ) -> ResultPieces:
-    """The changes from results ``emitted`` to ``now``: retractions, then insertions.
+    """Return the changes from results ``emitted`` to ``now``: retractions, then insertions.
 
     Args:
         emitted: pieces of emitted insertions and retractions, after the common prefix.

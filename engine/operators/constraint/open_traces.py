@@ -78,7 +78,7 @@ class OpenTraces:
         return Memory(self.traces.nbytes + kept, self._slots.nbytes, self.pool.nodes.nbytes)
 
     def keyed(self, keys: np.ndarray, entry: np.ndarray) -> Keyed:
-        """The traces for events with ``keys``; ``entry`` is filled. Has room for new traces."""
+        """Return the traces for events with ``keys``, with room for new ones; fill ``entry``."""
         if self.open + AT_ONCE > len(self.traces):
             self._take(self.traces[: self.open], _room(self.open))
         return Keyed(self.traces, self._slots, self._tally, keys, entry)
@@ -98,7 +98,7 @@ class OpenTraces:
             self._settled[:kept], self._tails[:kept] = old[0][:kept], old[1][:kept]
 
     def kept(self) -> Rewritable:
-        """The state that late events can rewrite."""
+        """Return the state that late events can rewrite."""
         return kept_of(self._settled, self._tails, self.pool, self._beyond)
 
     def make_room(self, events: int) -> None:
@@ -223,7 +223,7 @@ class OpenTraces:
 
 
 def _room(traces: int) -> int:
-    """The room for ``traces`` traces: a sixth more."""
+    """Return the room for ``traces`` traces: a sixth more."""
     return traces + traces // 6 + 2 * AT_ONCE
 
 

@@ -75,7 +75,7 @@ class Rewritable(NamedTuple):
 def kept_of(
     settled: np.ndarray, tails: np.ndarray, pool: TracePool, beyond: np.ndarray
 ) -> Rewritable:
-    """The rewritable state, with scratch for the pool."""
+    """Return the rewritable state, with scratch for the pool."""
     order = np.empty(len(pool.nodes), np.int32)
     return Rewritable(settled, tails, events_of(pool.nodes), order, np.zeros(1, TRACE), beyond)
 
@@ -138,7 +138,7 @@ def _replay(
 
 @inline
 def _alike(one: Record, other: Record, allowed: np.ndarray, pool: TracePool) -> bool:
-    """Whether two results are equal: of one event and kind, with the same events before it."""
+    """Return whether two results have the same event, kind and earlier events."""
     if (
         one.kind != other.kind or one.type != other.type or one.ref != other.ref
         or one.certainty != other.certainty
@@ -177,7 +177,7 @@ def _difference(
 
 @inline
 def _no_room(n: int, rows: int, pool: TracePool, recent: Recent, emitted: np.ndarray) -> bool:
-    """Whether there may be no room for the old and new results of a trace with ``n`` events."""
+    """Return whether the old and new results of a trace with ``n`` events may lack room."""
     most = MOST_RESULTS * (n + 2)
     return bool(
         rows + 2 * most > len(emitted)

@@ -56,17 +56,17 @@ class Moves(NamedTuple):
     before: np.ndarray
 
     def progress(self, until: np.ndarray) -> TraceProgress:
-        """The progress of traces; ``until``: at each row, then (last) before the first."""
+        """Return the progress of traces; ``until``: at each row, then (last) before the first."""
         return TraceProgress(self.to, np.append(until[self.place // PLACES], until[-1]))
 
     def passing(self, deadlines: np.ndarray) -> np.ndarray:
-        """The move that passes each of the ``deadlines``."""
+        """Return the move that passes each of the ``deadlines``."""
         return np.searchsorted(self.to, deadlines, side="right")
 
 
 def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
-    """The moves of a batch; ``begun``: progress before it. ``widest``: the largest clock error
-    known before each row, and after the last.
+    """Return the moves of a batch; ``begun``: progress before it. ``widest``: the largest clock
+    error known before each row, and after the last.
 
     Progress moves by events in order, by punctuations, and by the slack of an order, as for windows
     (SPEC 4.4).
@@ -179,7 +179,7 @@ def _go_on(trace: Record, tables: TraceTables) -> None:
 
 @inline
 def _open_state(tables: TraceTables, state: int) -> int:
-    """The state before the next event: after the end of a trace another one begins."""
+    """Return the state before the next event: after the end of a trace another one begins."""
     return START if tables.ended[state] else int(state)
 
 
@@ -190,19 +190,23 @@ def _next(tables: TraceTables, state: int, symbol: int) -> int:
 
 @inline
 def _known(trace: Record) -> int:
-    """The verdict after the last event."""
+    """Return the verdict after the last event."""
     return int(np.int64(trace.flags) >> KNOWN & 3)
 
 
 @inline
 def _certainty(trace: Record, doubtful: bool) -> int:
-    """The certainty of a result, as place in ``engine.operators.constraint.alerts.CERTAINTIES``."""
+    """Return the certainty of a result, as place in
+    ``engine.operators.constraint.alerts.CERTAINTIES``.
+    """
     return 2 if trace.flags & UNKNOWN else int(doubtful)
 
 
 @inline
 def _until_before(trace: Record) -> int:
-    """The latest possible time of the events before the last one [ns]; INT_MIN: there is none."""
+    """Return the latest possible time of the events before the last one [ns]; INT_MIN: there is
+    none.
+    """
     gap = np.int64(trace.gap) | np.int64(trace.gap_high) << 32
     return INT_MIN if gap == NO_GAP else int(trace.until - gap)
 
@@ -221,7 +225,7 @@ def _last_until(trace: Record, until: int) -> None:
 
 @inline
 def deadline(time: int, timeout: int, tables: TraceTables) -> int:
-    """The last instant [ns] at which a trace without events since ``time`` is not over."""
+    """Return the last instant [ns] at which a trace without events since ``time`` is not over."""
     if len(tables.day_starts) == 0:
         return time + timeout
     return workdays_later(tables.day_starts, tables.day_ends, time, timeout)
@@ -296,7 +300,7 @@ def _emit(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, 
 
 @inline
 def no_room(rows: int, recent: Recent, emitted: np.ndarray) -> bool:
-    """Whether there may be no room for the results of one more event."""
+    """Return whether there may be no room for the results of one more event."""
     used = recent.used[0]
     return bool(
         used + MOST_RESULTS + 2 > len(recent.results)
@@ -318,7 +322,7 @@ def keep_recent(emitted: np.ndarray, first: int, rows: int, recent: Recent) -> N
 
 @inline
 def _of_one_clock(clock: int, epoch: int, exact: bool, i: int, events: TraceEvents) -> bool:
-    """Whether event ``i`` is of this clock and epoch, so that times are comparable exactly."""
+    """Return whether event ``i`` has this clock and epoch, so times are comparable exactly."""
     return bool(
         clock == events.clock[i]
         and epoch == events.epoch[i]
@@ -328,7 +332,7 @@ def _of_one_clock(clock: int, epoch: int, exact: bool, i: int, events: TraceEven
 
 @inline
 def may_deny(trace: Record, i: int, events: TraceEvents) -> bool:
-    """Whether event ``i`` may have happened before another one of its trace."""
+    """Return whether event ``i`` may have happened before another one of its trace."""
     anywhere = UNKNOWN_EPOCH in (trace.epoch, events.epoch[i])
     if trace.until == INT_MIN or not (anywhere or events.ref[i] - events.unc[i] <= trace.until):
         return False
@@ -340,7 +344,7 @@ def may_deny(trace: Record, i: int, events: TraceEvents) -> bool:
 def certainty_with(
     trace: Record, i: int, result: Record, timeout: int, tables: TraceTables, events: TraceEvents
 ) -> int:
-    """The certainty of a confirmed result of ``trace`` with event ``i`` as the next one."""
+    """Return the certainty of a confirmed result of ``trace`` with event ``i`` as the next one."""
     ref, unc = events.ref[i], events.unc[i]
     one_clock = _of_one_clock(result.clock, result.epoch, result.due == result.end, i, events)
     if one_clock and ref >= result.end:
@@ -374,7 +378,7 @@ def denied(
     trace: Record, i: int, timeout: int, kept: int, tables: TraceTables, events: TraceEvents,
     recent: Recent, below: int,
 ) -> int:  # fmt: skip
-    """The last place before ``below`` of a recent result that event ``i`` may deny; NONE."""
+    """Return the last place before ``below`` of a recent result that event ``i`` may deny; NONE."""
     low = kept
     if UNKNOWN_EPOCH not in (trace.epoch, events.epoch[i]):
         low = max(low, events.ref[i] - events.unc[i])
@@ -593,8 +597,8 @@ def step(
 
 @inline
 def due(trace: Record, now: int, timeout: int, tables: TraceTables) -> bool:
-    """Whether progress has passed the deadline of the trace under every clock error, and no result
-    was emitted for that.
+    """Return whether progress has passed the deadline of the trace under every clock error, and no
+    result was emitted for that.
     """
     return bool(
         timeout > 0

@@ -380,7 +380,7 @@ class Matches(ResultColumns):
 
 
 def columns_table(matches: Matches) -> pa.Table:
-    """The results as a table; ``position`` counts from 0.
+    """Return the results as a table; ``position`` counts from 0.
 
     Raises:
         ContractViolation: an attribute is NaN or infinite, which JSON cannot represent.

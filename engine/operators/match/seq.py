@@ -144,11 +144,11 @@ class SeqMatcher(Restorable):
         self._has_cause = False
 
     def _made_layout(self) -> Layout:
-        """The layout of the steps and their conditions."""
+        """Return the layout of the steps and their conditions."""
         return layout_of(self.plan, self.settings.intervals)
 
     def _made_kernel(self, *, drops: bool = False) -> Kernel:
-        """The host of the kernel that finds matches."""
+        """Return the host of the kernel that finds matches."""
         return Kernel(
             self._layout, self._rule, self._within_ns, self._keep_ns,
             divider=self.settings.divider, most=self.settings.matches_max, drops=drops,
@@ -221,18 +221,18 @@ class SeqMatcher(Restorable):
         return difference(before, self._matches(wider=True))
 
     def _matches(self, *, wider: bool) -> Changes | None:  # noqa: ARG002
-        """The matches of the stored events, one change for each; ``wider``: clock errors are larger
-        than at the arrival of the events.
+        """Return the matches of the stored events, one change for each; ``wider``: clock errors are
+        larger than at the arrival of the events.
         """
         return self._replayed(self._judge(self.table))
 
     def _judge(self, store: Store) -> Judge:
-        """The judge, which makes changes from the output of a kernel on ``store``."""
+        """Return the judge, which makes changes from the output of a kernel on ``store``."""
         return Judge(self._layout, self._rule, store, self._strings)
 
     def _replayed(self, judge: Judge, first: int = 0) -> Changes | None:
-        """The changes by the events of the judge's store from ``first`` on, one per match; earlier
-        events were matched before.
+        """Return the changes by the events of the judge's store from ``first`` on, one per match;
+        earlier events were matched before.
         """
         kernel, strings = self._made_kernel(), self._strings
         kernel.take_in(judge.store, 0, first, strings)
@@ -248,8 +248,8 @@ class SeqMatcher(Restorable):
         return refuted if changes is None else all_of([refuted, changes])
 
     def _moment(self, order: int, at: int) -> int:
-        """A row of no step in the store, for the moment after row ``order`` of the stream, at the
-        instant ``at``.
+        """Return a row of no step in the store, for the moment after row ``order`` of the stream,
+        at the instant ``at``.
         """
         store = self.table
         row = store.taken(np.zeros(1, np.int64))
@@ -335,7 +335,7 @@ class SeqMatcher(Restorable):
         rows: np.ndarray,  # noqa: ARG002
         more: dict[str, np.ndarray],  # noqa: ARG002
     ) -> np.ndarray | slice:
-        """Whether each of ``rows`` is matched now, not later (``spill.matcher``)."""
+        """Return whether each of ``rows`` is matched now, not later (``spill.matcher``)."""
         return slice(None)
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
@@ -423,7 +423,7 @@ class Alone(Restorable):
         )
 
     def process(self, released: Released) -> ResultPieces:
-        """The results by a batch."""
+        """Return the results by a batch."""
         ordered = in_stream(released)
         ordered = replace(ordered, moved=self._clocks.advance(ordered))
         results = ResultPieces()
@@ -439,5 +439,5 @@ class Alone(Restorable):
         return self._stage.finish(at)
 
     def counters(self) -> dict[str, int]:
-        """The counters of matcher and barrier."""
+        """Return the counters of matcher and barrier."""
         return self._stage.counters()

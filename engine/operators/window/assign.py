@@ -100,7 +100,7 @@ class Rows(NamedTuple):
 
 @inline
 def clocks_of(rows: Rows, i: int, known: int = 0) -> int:
-    """The worse one of ``known`` and the status of the clock of row ``i``."""
+    """Return the worse one of ``known`` and the status of the clock of row ``i``."""
     return max(known, rows.clocks[i]) if len(rows.clocks) > 0 else known
 
 
@@ -156,7 +156,7 @@ class PassBatch(NamedTuple):
 
 @inline
 def due(i: int, agenda: Agenda, st: Record) -> int:
-    """The kind of the next item before row ``i``, or that the row is next."""
+    """Return the kind of the next item before row ``i``, or that the row is next."""
     gap, step, tick = st.gap, st.step, st.tick
     ticks = len(agenda.tick_row)
     if tick < ticks and agenda.tick_row[tick] <= i and agenda.tick_steps[tick] <= step:
@@ -209,12 +209,12 @@ _SPREAD_MOST: Final = 512
 
 @inline
 def widest_of(size: int, step: int) -> int:
-    """The largest uncertainty [ns] by which an event enters windows of that size and step."""
+    """Return the largest uncertainty of an event in windows of ``size`` and ``step`` [ns]."""
     return max(size, _SPREAD_MOST * step)
 
 
 def room_factor(geo: Geometry, widest: int = 0) -> int:
-    """The factor of the SPARE places for the windows that one row can be in.
+    """Return the factor of the SPARE places for the windows that one row can be in.
 
     ``widest``: its uncertainty [ns], if it is more than a window's size.
     """
@@ -226,7 +226,7 @@ def room_factor(geo: Geometry, widest: int = 0) -> int:
 
 @inline
 def over(st: Record, geo: Geometry) -> int:
-    """The largest final window: closed, and not corrected any more."""
+    """Return the largest final window: closed, and not corrected any more."""
     if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
         return INT_MIN
     return int(min(st.closed_all, first_with(geo, st.frontier - geo.horizon) - 1))
@@ -254,7 +254,7 @@ def open_refuted(
 
 @inline
 def emitted_upto(batch: PassBatch, st: Record) -> int:
-    """The largest window that may have been emitted."""
+    """Return the largest window that may have been emitted."""
     return NEVER if batch.on_change else int(st.closed_all)
 
 
@@ -301,7 +301,7 @@ def _contribute(
 
 @inline
 def keeps_all(store: WindowStore) -> bool:
-    """Whether some aggregate needs every single value."""
+    """Return whether some aggregate needs every single value."""
     for m in range(len(store.sums.of)):  # noqa: SIM110 - compiled code has no any()
         if store.sums.of[m].keeps_all:
             return True
@@ -310,8 +310,8 @@ def keeps_all(store: WindowStore) -> bool:
 
 @inline
 def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
-    """The parts of window ``k``: its drift windows that contain ``r``, and the certainty for the
-    window itself.
+    """Return the parts of window ``k``: its drift windows that contain ``r``, and the certainty for
+    the window itself.
 
     ``low``, ``high``: bounds of the true time [ns], if the row counts at all.
     """
@@ -333,8 +333,8 @@ def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
 
 @inline
 def _next_with(k: int, r: int, low: int, geo: Geometry) -> int:
-    """The next window after ``k`` that may contain the event; HIGH, LOW and the true time can be
-    far from one another.
+    """Return the next window after ``k`` that may contain the event; HIGH, LOW and the true time
+    can be far from one another.
     """
     following = max(r + geo.low_shift, low)
     for time in (r, low, r - geo.high_shift):
@@ -455,7 +455,9 @@ def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
 
 @inline
 def next_agenda(agenda: Agenda, st: Record) -> int:
-    """The next row before which a gap becomes known, a step closes a window, or a tick is due."""
+    """Return the next row before which a gap becomes known, a step closes a window, or a tick is
+    due.
+    """
     st.scanned = max(st.scanned, st.step)
     steps = len(agenda.step_row)
     while st.scanned < steps and agenda.step_frontier[st.scanned] < st.close_at:

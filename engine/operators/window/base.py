@@ -248,7 +248,7 @@ class Windows(Restorable, ABC):
         """Drop gaps that no correctable window needs."""
 
     def _ending(self, _at: int) -> Agenda:
-        """The agenda after the last row, besides ``ends_at``."""
+        """Return the agenda after the last row, besides ``ends_at``."""
         return Agenda(*(np.empty(0, np.int64) for _ in Agenda._fields))
 
     def _make_entries(self, room: int) -> None:
@@ -259,7 +259,7 @@ class Windows(Restorable, ABC):
 
     @abstractmethod
     def _spans(self) -> Geometry:
-        """The geometry by which gaps are counted."""
+        """Return the geometry by which gaps are counted."""
 
     # ---- a batch ----------------------------------------------------------------------------
 
@@ -387,8 +387,8 @@ class Windows(Restorable, ABC):
             self._outbox.tally[0] = 0
 
     def _judge(self, outbox: t.ResultRows) -> t.ResultRows:
-        """The results that satisfy HAVING, without unchanged ones; ranked results are compared
-        later, by their ranks.
+        """Return the results that satisfy HAVING, without unchanged ones; ranked results are
+        compared later, by their ranks.
         """
         if self._judged.having is None and self._output_numbers is None:
             return outbox
@@ -398,7 +398,7 @@ class Windows(Restorable, ABC):
         return take_rows(outbox, holds_having)
 
     def _in_order(self, outbox: t.ResultRows) -> t.ResultRows:
-        """The results in output order; there is at least one."""
+        """Return the results in output order; there is at least one."""
         return outbox
 
     # ---- state ------------------------------------------------------------------------------
@@ -501,4 +501,4 @@ class OwnWindows(Windows):
 
     @abstractmethod
     def _oldest(self) -> int:
-        """The earliest begin [ns] of the windows of all stored events."""
+        """Return the earliest begin [ns] of the windows of all stored events."""

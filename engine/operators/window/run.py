@@ -87,7 +87,7 @@ def run_inside(
     out_row: np.ndarray, out_cell: np.ndarray, span: tuple[int, int, int, int, int],
     so_far: tuple[int, int, int, int],
 ) -> tuple[int, int, int, int, int]:  # fmt: skip
-    """The fast path: rows well inside the open window whose cells exist already.
+    """Follow the fast path: rows well inside the open window whose cells exist already.
 
     The arguments are plain arrays, as reading them from named tuples per row costs more than the
     rest. The path starts with row ``i`` and ends before ``stop`` or the first row that needs more.

@@ -52,8 +52,8 @@ def learn_delay(bins: np.ndarray, total: int, delay_ns: int) -> int:
 
 @kernel
 def delay_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
-    """The delay [ns] that at most ``tail_ppm`` millionths of the delays exceed: the longest one of
-    its bin; 0 without delays.
+    """Return the delay [ns] that at most ``tail_ppm`` millionths of the delays exceed: the longest
+    one of its bin; 0 without delays.
     """
     return bin_start(max(tail_bin(bins, total, tail_ppm), 0) + 1, _BITS) - 1
 
@@ -206,7 +206,9 @@ class Index:
         s["head"], s["tail"] = 0, len(queued)
 
     def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int, steps: int) -> SlackBuffer:
-        """The arrays of one call; room to release all rows and ``rows`` new ones, in ``steps``."""
+        """Return the arrays of one call; room to release all rows and ``rows`` new ones, in
+        ``steps``.
+        """
         self.state["out"], self.state["steps"], self.state["most"] = 0, 0, self.most
         room = self.size + rows
         return SlackBuffer(
@@ -256,7 +258,7 @@ class Arena:
         return sum(column.itemsize for column in self.columns.values())
 
     def fits(self, columns: Columns, rows: int) -> bool:
-        """Whether ``rows`` more rows with these columns can be appended without moving any."""
+        """Return whether ``rows`` more rows with these columns can be appended without a move."""
         return self.used + rows <= self.capacity and self._alike(columns)
 
     def _alike(self, columns: Columns) -> bool:
@@ -407,7 +409,7 @@ class SlackOrder(KeepsSources):
         return index.buffer(columns["ref"], columns[r.ARRIVAL], new, steps)
 
     def _released(self, index: Index, buffer: SlackBuffer) -> Ordered:
-        """The events that a kernel released."""
+        """Return the events that a kernel released."""
         out = int(index.state["out"][0])
         columns = self._arena.rows(buffer.out_row[:out].astype(np.intp))
         columns = self._correction.complete(columns)

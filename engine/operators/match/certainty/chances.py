@@ -51,7 +51,7 @@ class EventTimes(Struct, frozen=True):
     epoch_end: np.ndarray
 
     def take(self, rows: Any) -> EventTimes:
-        """The times at ``rows`` (any index of an array)."""
+        """Return the times at ``rows`` (any index of an array)."""
         return EventTimes(*(column[rows] for column in structs.astuple(self)))
 
     @property
@@ -72,7 +72,7 @@ class EventTimes(Struct, frozen=True):
 
 
 def shares_clock(first: EventTimes, second: EventTimes) -> np.ndarray:
-    """Whether both events have one clock and epoch."""
+    """Return whether both events have one clock and epoch."""
     one = (first.clock == second.clock) & (first.epoch == second.epoch)
     return np.asarray(one & (first.epoch != NO_EPOCH))
 
@@ -93,7 +93,7 @@ class Doubts(Struct):
     chance: np.ndarray
 
     def take(self, which: np.ndarray, number: np.ndarray) -> Doubts:
-        """The doubts at ``which``; match i becomes match ``number[i]``."""
+        """Return the doubts at ``which``; match i becomes match ``number[i]``."""
         columns = (self.row, self.order, self.scope, self.chance)
         row, order, scope, chance = (column[which] for column in columns)
         match = number[self.match[which]]
@@ -175,7 +175,7 @@ def _places(layout: Layout, branch: int) -> np.ndarray:
 
 
 def _own_relations(layout: Layout, branch: int, local: np.ndarray) -> np.ndarray:
-    """The relations of a branch, with steps as places in the match; ``local``: ``_places``."""
+    """Return the relations of a branch, with steps as places in a match; ``local``: ``_places``."""
     of = layout.tables.branches[branch]
     relations = layout.tables.relations[of["relations_from"] : of["relations_to"]].copy()
     relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
@@ -207,8 +207,8 @@ class Scopes(NamedTuple):
 
 
 def half_widths(clocks: EventTimes, t_a: np.ndarray | None) -> np.ndarray:
-    """The half-widths of the errors of each match's events [ns], float64; ``t_a``: per match, for
-    rules with T_a (T_a/2 may be half an integer).
+    """Return the half-widths of the errors of each match's events [ns], float64; ``t_a``: per
+    match, for rules with T_a (T_a/2 may be half an integer).
     """
     half = clocks.unc if t_a is None else np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape)
     return np.asarray(half.astype(np.float64))
@@ -246,7 +246,7 @@ def chances_of_order(
 def _bounds_of_pair(
     relations: np.ndarray, long: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The bounds of the time from the begin of the first to the begin of the second event."""
+    """Return the bounds of the time from the begin of the first event to that of the second."""
     least, longest = list[np.ndarray](), list[np.ndarray]()
     for each in relations:
         of_end = each["left_end"] * long[:, each["left"]]
@@ -266,7 +266,7 @@ def _sampled_conditions(
     layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, doubts: Doubts,
     conditions: Conditions | None,
 ) -> SampledConditions | None:  # fmt: skip
-    """The conditions to test on samples, besides the order of events."""
+    """Return the conditions to test on samples, besides the order of events."""
     if conditions is None:
         return None
     tables = layout.tables
@@ -311,7 +311,7 @@ def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
 
 
 def _scopes(layout: Layout, local: np.ndarray) -> Scopes:
-    """The scopes of the query; ``local``: ``_places``."""
+    """Return the scopes of the query; ``local``: ``_places``."""
     scopes, relations = layout.tables.scopes, layout.tables.relations
     ends = np.zeros(len(relations), SCOPE_END)
     same, same_scope = dict[bytes, int](), list[int]()

@@ -60,7 +60,7 @@ class Spread(NamedTuple):
 def ascends(
     cause: np.ndarray, old: np.ndarray, branch: np.ndarray, lead: np.ndarray, events: np.ndarray
 ) -> bool:
-    """Whether the matches are sorted already, by the events ``lead`` of the first step."""
+    """Return whether the matches are sorted already, by the events ``lead`` of the first step."""
     for i in range(1, len(cause)):
         if cause[i] != cause[i - 1]:
             continue
@@ -117,7 +117,7 @@ _BITS: Final = 62
 
 
 def changed(found: Changes) -> Changes:
-    """The changes in ``found`` with an effect; unknown chances (NaN) are equal."""
+    """Return the changes in ``found`` with an effect; unknown chances (NaN) are equal."""
     was, now = found.before, found.after
     chance = (was.chance == now.chance) | (np.isnan(was.chance) & np.isnan(now.chance))
     same = (was.confirmed == now.confirmed) & chance
@@ -129,7 +129,7 @@ def verdicts(
     stands: np.ndarray, sure: np.ndarray, doubts: np.ndarray, unknown: np.ndarray | None,
     kind: np.ndarray, chances: Callable[[np.ndarray], np.ndarray],
 ) -> Verdicts:  # fmt: skip
-    """The verdicts of matches.
+    """Return the verdicts of matches.
 
     Args:
         stands: bool, the match is valid.
@@ -162,8 +162,8 @@ class Judge(Struct):
     strings: Strings
 
     def changes(self, facts: np.ndarray, rows: np.ndarray, doubts: np.ndarray) -> Changes | None:
-        """The changes of the kernel's output (FOUND records, the events of each match by step,
-        doubts); None: there are none.
+        """Return the changes of the kernel's output (FOUND records, the events of each match by
+        step, doubts); None: there are none.
         """
         n = len(facts)
         if not n:
@@ -202,11 +202,11 @@ class Judge(Struct):
         changes.rows = np.where(changes.rows >= 0, number[changes.rows], NONE)
 
     def used(self, changes: Changes) -> np.ndarray:
-        """The rows of all matches that change, ascending."""
+        """Return the rows of all matches that change, ascending."""
         return np.unique(changes.rows[changes.rows >= 0])
 
     def begins(self, changes: Changes) -> np.ndarray:
-        """The time of the first event of each match [ns]."""
+        """Return the time of the first event of each match [ns]."""
         ref = self.store.columns["ref"][changes.rows]
         return np.asarray(ref.min(axis=1, where=changes.rows >= 0, initial=INT_MAX))
 
@@ -219,7 +219,7 @@ class Judge(Struct):
         self, made: Spread, stands: np.ndarray, sure: np.ndarray, t_a: np.ndarray,
         places: np.ndarray, doubts: np.ndarray, unknown: np.ndarray | None,
     ) -> Verdicts:  # fmt: skip
-        """The verdicts of matches.
+        """Return the verdicts of matches.
 
         ``t_a``: T_a per match in the order of the kernel; ``places``: places of the matches in that
         order. ``unknown``: whether each compares an unknown clock.
@@ -233,7 +233,7 @@ class Judge(Struct):
         return verdicts(stands, sure, doubts, unknown, branch, chances)
 
     def _unknown(self, made: Spread) -> np.ndarray | None:
-        """Whether each match compares an unknown clock; None: all clocks are exact."""
+        """Return whether each match compares an unknown clock; None: all clocks are exact."""
         if MIXED not in self.store.columns:
             return None
         by_others = np.array([compares_others(plan) for plan in self.layout.branches])
@@ -246,7 +246,7 @@ class Judge(Struct):
         )  # fmt: skip
 
     def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
-        """The doubts of ``matches``, which are renumbered 0, 1, ..."""
+        """Return the doubts of ``matches``, which are renumbered 0, 1, ..."""
         number = np.full(int(doubts["match"].max(initial=-1)) + 1, NONE)
         known = matches < len(number)
         number[matches[known]] = np.flatnonzero(known)
@@ -269,7 +269,7 @@ class Judge(Struct):
         )
 
     def _conditions(self, branch: int) -> Conditions | None:
-        """The conditions of the branch that depend on clock errors; None: there are none."""
+        """Return the conditions of the branch that depend on clock errors; None: there are none."""
         tables, layout, store = self.layout.tables, self.layout, self.store
         of = tables.branches[branch]
         parts = [of, *tables.scopes[of["scopes_from"] : of["scopes_to"]]]
@@ -285,7 +285,7 @@ class Judge(Struct):
         return Conditions(programs, ranks, store.registers.raw, store.registers.ok, store.events)
 
     def _closes(self, made: Spread) -> np.ndarray:
-        """The promises that close the scopes of the matches (``Changes.closes``).
+        """Return the promises that close the scopes of the matches (``Changes.closes``).
 
         A promise of x closes an open end x, one of x + 1 a closed end; plus the clock errors of the
         match's own events. Promises are reduced by those of other events
@@ -323,8 +323,8 @@ class Judge(Struct):
     def in_order(
         self, cause: np.ndarray, old: np.ndarray, branch: np.ndarray, rows: np.ndarray
     ) -> np.ndarray:
-        """The order of changes: by cause, older matches (``old``) before new ones, by branch, then
-        by (ref, source name, seq) step by step.
+        """Return the order of changes: by cause, older matches (``old``) before new ones, by
+        branch, then by (ref, source name, seq) step by step.
         """
         if ascends(cause, old, branch, rows[:, 0], self.store.events):
             return np.arange(len(cause))
@@ -339,9 +339,9 @@ class Judge(Struct):
         return np.lexsort((*others, key, caused))
 
     def _ranks(self, rows: np.ndarray) -> tuple[np.ndarray, int]:
-        """The ranks of the events in ``rows`` by ref, source name and seq, indexed by place in the
-        store; -1 at place -1, undefined for other events. And the number of these events. The cost
-        does not depend on the number of earlier events in the store.
+        """Return the ranks of the events in ``rows`` by ref, source name and seq, indexed by place
+        in the store; -1 at place -1, undefined for other events. And the number of these events.
+        The cost does not depend on the number of earlier events in the store.
         """
         n = self.store.n
         present = rows[rows >= 0]
@@ -355,7 +355,7 @@ class Judge(Struct):
         return rank, len(events)
 
     def _by_time(self, events: np.ndarray) -> np.ndarray:
-        """The order of the events by ref, source name and seq."""
+        """Return the order of the events by ref, source name and seq."""
         columns = self.store.columns
         ref = columns["ref"][events]
         places = np.argsort(ref, kind="stable")
@@ -385,7 +385,7 @@ def of_unknown_clocks(
     store: Store, starts: np.ndarray, events: np.ndarray, completing: np.ndarray,
     by_others: np.ndarray | bool, within_ns: np.ndarray | int,
 ) -> np.ndarray:  # fmt: skip
-    """Whether each match compares an unknown clock, in a stream with inexact clocks.
+    """Return whether each match compares an unknown clock, in a stream with inexact clocks.
 
     Args:
         store: the events.
@@ -431,12 +431,12 @@ def one_of_each(changes: Changes | None) -> Changes | None:
 
 
 def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
-    """A number per match, from 0 on in order of appearance; equal for equal matches."""
+    """Return a number per match, from 0 on in order of appearance; equal for equal matches."""
     return numbered(np.column_stack([branch, rows]))
 
 
 def difference(before: Changes | None, after: Changes | None) -> Changes | None:
-    """The changes from the final states of ``before`` to those of ``after``.
+    """Return the changes from the final states of ``before`` to those of ``after``.
 
     Both have the same initial states; a match that one of them does not change keeps its state.
     """
@@ -474,7 +474,7 @@ def _either(place: np.ndarray, both: Changes, at_first: np.ndarray) -> Verdicts:
 
 
 def all_of(parts: Sequence[_Columns]) -> _Columns:
-    """The concatenated parts."""
+    """Return the concatenated parts."""
     first = parts[0]
     columns: list[Any] = []
     for name in first.__struct_fields__:

@@ -162,8 +162,8 @@ def sampled_probability(
     long_ns: np.ndarray, doubtful: Doubtful | None = None,
     conditions: SampledConditions | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """The share of sampled errors under which the events satisfy ``relations`` and conditions, and
-    no doubtful event is in a scope.
+    """Return the share of sampled errors under which the events satisfy ``relations`` and
+    conditions, and no doubtful event is in a scope.
 
     Args:
         ref_ns: (matches, steps) int64.
@@ -193,7 +193,7 @@ def sampled_probability(
 
 
 def errors_of(dimensions: int) -> np.ndarray:
-    """The sampled errors: (POINTS, dimensions) in (-1, 1)."""
+    """Return the sampled errors: (POINTS, dimensions) in (-1, 1)."""
     golden = 2.0
     for _ in range(64):  # the root of x**(d+1) = x + 1, by iteration
         golden = (1.0 + golden) ** (1.0 / (dimensions + 1))
@@ -203,7 +203,7 @@ def errors_of(dimensions: int) -> np.ndarray:
 
 
 def _more_errors(dimensions: int) -> np.ndarray:
-    """The sampled errors of clocks that no event of the match has, by number of the clock."""
+    """Return the sampled errors of clocks without an event in the match, by number of the clock."""
     generators = np.sqrt(2.0 + 4.0 * np.arange(dimensions)) % 1.0  # irrational: 2 mod 4
     return np.asarray(2.0 * ((0.25 + np.outer(np.arange(1, POINTS + 1), generators)) % 1.0) - 1.0)
 
@@ -242,7 +242,9 @@ def _share(
     time: np.ndarray, unc: np.ndarray, clock: np.ndarray, relations: np.ndarray,
     long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, conditions: SampledConditions,
 ) -> np.ndarray:  # fmt: skip
-    """The share of samples; relations of pairs with one error are exact, and not tested again."""
+    """Return the share of samples; relations of pairs with one error are exact, and not tested
+    again.
+    """
     matches, steps = time.shape
     share = np.zeros(matches)
     true_time = np.zeros(steps)
@@ -275,7 +277,7 @@ def _share(
 
 @inline
 def _errs(m: int, unc: np.ndarray, d: Doubtful) -> bool:
-    """Whether the time of an event of match ``m``, or of one of its doubts, is not exact."""
+    """Return whether the time of an event of match ``m``, or of one of its doubts, is not exact."""
     for s in range(unc.shape[1]):
         if unc[m, s] > 0.0:
             return True
@@ -287,7 +289,7 @@ def _errs(m: int, unc: np.ndarray, d: Doubtful) -> bool:
 
 @njit
 def _all_hold(conditions: SampledConditions, from_: int, to: int, rows: np.ndarray) -> bool:
-    """Whether conditions hold for the events ``rows`` under the sampled errors."""
+    """Return whether conditions hold for the events ``rows`` under the sampled errors."""
     a = conditions
     for c in range(from_, to):
         which = 2 * a.conditions[c].predicate
@@ -303,7 +305,9 @@ def _none_lies(
     m: int, p: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray, d: Doubtful,
     conditions: SampledConditions,
 ) -> float:  # fmt: skip
-    """The probability that no doubtful event is in a scope of match ``m``, given its true times."""
+    """Return the probability that no doubtful event is in a scope of match ``m``, given its true
+    times.
+    """
     weight, hit, first = 1.0, 0.0, d.start[m]
     for i in range(d.start[m], d.start[m + 1]):
         scope = d.scope[i]
@@ -336,7 +340,7 @@ def _none_lies(
 
 @inline
 def _scope_of(i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> tuple[float, float]:
-    """The bounds of the true begin of the event of doubt ``i`` if it is in the scope."""
+    """Return the bounds of the true begin of the event of doubt ``i`` if it is in the scope."""
     low, high, scope = -np.inf, np.inf, d.scope[i]
     for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
         end = d.ends[r]
@@ -351,7 +355,9 @@ def _scope_of(i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> t
 
 @inline
 def _lies_at(t: float, i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> bool:
-    """Whether the event of doubt ``i`` is in the scope if it begins at ``t``; closed ends count."""
+    """Return whether the event of doubt ``i`` is in the scope if it begins at ``t``; closed ends
+    count.
+    """
     scope, lies = d.scope[i], True
     for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
         end = d.ends[r]
@@ -364,7 +370,7 @@ def _lies_at(t: float, i: int, true_time: np.ndarray, long: np.ndarray, d: Doubt
 
 @inline
 def _some_asked(start: int, stop: int, d: Doubtful, conditions: SampledConditions) -> bool:
-    """Whether conditions in the scopes of some doubts depend on clock errors."""
+    """Return whether conditions in the scopes of some doubts depend on clock errors."""
     for i in range(start, min(stop, len(conditions.event))):
         scope = conditions.scopes[d.scope[i]]
         for c in range(scope.conditions_from, scope.conditions_to):
@@ -375,8 +381,8 @@ def _some_asked(start: int, stop: int, d: Doubtful, conditions: SampledCondition
 
 @inline
 def _window_asked(start: int, stop: int, d: Doubtful, conditions: SampledConditions) -> int:
-    """The place in the table of the window that the event of one doubt must share with another
-    event, if that is its only condition that depends on clock errors; else -1.
+    """Return the place in the table of the window that the event of one doubt must share with
+    another event, if that is its only condition that depends on clock errors; else -1.
     """
     found = NONE
     if stop - start != 1 or stop > len(conditions.event):
@@ -398,8 +404,8 @@ def _share_in_window(
     m: int, i: int, at: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray,
     d: Doubtful, conditions: SampledConditions,
 ) -> float:  # fmt: skip
-    """The share of an event's errors under which it is in the scope and in the window at place
-    ``at`` of the table (its length, its slide and both steps).
+    """Return the share of an event's errors under which it is in the scope and in the window at
+    place ``at`` of the table (its length, its slide and both steps).
     """
     table, events, rows = conditions.programs.table, conditions.errors.events, conditions.rows[m]
     step = conditions.scopes[d.scope[i]].step
@@ -422,8 +428,8 @@ def _share_that_lies(
     m: int, p: int, start: int, stop: int, true_time: np.ndarray, long: np.ndarray,
     error: np.ndarray, d: Doubtful, conditions: SampledConditions,
 ) -> float:  # fmt: skip
-    """The share of an event's errors under which it is in a scope and the conditions there hold;
-    ``start`` to ``stop``: its doubts.
+    """Return the share of an event's errors under which it is in a scope and the conditions there
+    hold; ``start`` to ``stop``: its doubts.
     """
     lying, rows, t, u = 0, conditions.rows[m], d.time[start], d.unc[start]
     # Sampled by event, so that a retraction repeats the probability of its insertion.

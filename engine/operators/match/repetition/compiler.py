@@ -252,7 +252,7 @@ class RepeatLayout:
 
 
 def repeat_layout(plan: RepeatPlan) -> RepeatLayout:
-    """The tables of a plan; shared by the sites of a run, and read-only."""
+    """Return the tables of a plan; shared by the sites of a run, and read-only."""
     return _layout_of(SamePlan(plan))
 
 
@@ -403,7 +403,9 @@ class _Compiling:
         return next((alias for alias, _ in named if alias in self.negated), None)
 
     def _taken_at(self, named: set[tuple[str, str]]) -> int | None:
-        """The step at whose events a condition is checked as they are taken; None: it is later."""
+        """Return the step at whose events a condition is checked as they are taken; None: it is
+        later.
+        """
         if self._negated(named) is not None or any(
             role not in {"", EACH, BEFORE} for _, role in named
         ):
@@ -413,7 +415,7 @@ class _Compiling:
         return last if each <= {last} else None
 
     def _known_at(self, named: set[tuple[str, str]]) -> int | None:
-        """The last step that a condition names, if it can be checked on a prefix; else None."""
+        """Return the last step in a condition that can be checked on a prefix; else None."""
         if self._negated(named) is not None:
             return None
         last = max(self.places[alias] for alias, _ in named)
@@ -449,7 +451,7 @@ class _Compiling:
 
 
 def _alias(alias: str, role: str) -> str:
-    """The alias in programs, where the event itself and each event are the same."""
+    """Return the alias in programs, where the event itself and each event are the same."""
     return alias if role in {"", EACH} else with_role(alias, role)
 
 
@@ -458,7 +460,7 @@ def _bits(numbers: Iterable[int]) -> int:
 
 
 def made_kinds(tables: RepeatTables, kinds: np.ndarray) -> np.ndarray:
-    """The kinds of registers, those of aggregates included (``match.search.machine``)."""
+    """Return the kinds of registers, those of aggregates included (``match.search.machine``)."""
     found = kinds.copy()
     for each in tables.collections:
         source = int(kinds[each["source"]])

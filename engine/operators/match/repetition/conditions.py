@@ -50,13 +50,15 @@ LOW_HALF: Final = 2**32 - 1
 
 @inline
 def role_of(step: int, role: int) -> int:
-    """The place of a step's role in the input of programs."""
+    """Return the place of a step's role in the input of programs."""
     return ROLES * step + role
 
 
 @inline
 def error_of(s: SearchState, one: int, one_end: int, two: int, two_end: int, t_a: int) -> int:
-    """The largest error of the difference of two events' times [ns]; ``..._end`` 1: of the end."""
+    """Return the largest error of the difference of two events' times [ns]; ``..._end`` 1: of the
+    end.
+    """
     if s.setting[0].max_delay:
         return t_a
     return int(apart_error(s.events[one], one_end, s.events[two], two_end))
@@ -64,14 +66,14 @@ def error_of(s: SearchState, one: int, one_end: int, two: int, two_end: int, t_a
 
 @inline
 def order_of(s: SearchState, one: int, end: int, two: int, t_a: int) -> int:
-    """Whether event ``one`` begins, or (``end``) ends, before ``two`` begins, as in a match."""
+    """Return the certainty that ``one`` begins, or (``end``) ends, before ``two`` begins."""
     time = s.events[one].ref_end if end else s.events[one].ref
     return certainty_of(time - s.events[two].ref, 0, 1, error_of(s, one, end, two, 0, t_a))
 
 
 @inline
 def is_within(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
-    """Whether event ``two`` begins, or (``end``) ends, at most WITHIN after ``one`` begins."""
+    """Return the certainty that ``two`` begins, or (``end``) ends, WITHIN the begin of ``one``."""
     within = s.setting[0].within
     if within < 0:
         return CERTAIN
@@ -84,7 +86,9 @@ def is_within(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
 
 @inline
 def condition_holds(s: SearchState, which: int, present: int, t_a: int) -> int:
-    """Whether a condition holds for the events in ``rows``; ``present``: bits of their steps."""
+    """Return whether a condition holds for the events in ``rows``; ``present``: bits of their
+    steps.
+    """
     of = s.t.conditions[which]
     if of.needs & ~present:
         return CERTAIN
@@ -105,7 +109,7 @@ def condition_holds(s: SearchState, which: int, present: int, t_a: int) -> int:
 
 @kernel
 def step_holds(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
-    """Whether the conditions of ``step`` hold for ``row``, which is put into ``rows``.
+    """Return whether the conditions of ``step`` hold for ``row``, which is put into ``rows``.
 
     ``before``: the previous event of the step, or -1. ``present``: bits of the steps so far.
     """
@@ -194,8 +198,8 @@ def conditions_hold(
     s: SearchState, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
     taken: int, t_a: int,
 ) -> int:  # fmt: skip
-    """Whether the conditions ``first`` to ``to`` hold for a match. ``taken``: the step of its last
-    event: its earlier events were checked before; -1: all events are checked.
+    """Return whether the conditions ``first`` to ``to`` hold for a match. ``taken``: the step of
+    its last event: its earlier events were checked before; -1: all events are checked.
     """
     found, made = CERTAIN, False
     again = taken >= 0 and size > 1 and path[from_ + size - 2].step == taken
@@ -228,14 +232,14 @@ def conditions_hold(
 
 @inline
 def has_prefix_conditions(s: SearchState, step: int) -> bool:
-    """Whether ``step`` has conditions on a prefix of the match."""
+    """Return whether ``step`` has conditions on a prefix of the match."""
     return bool(s.t.steps[step].prefix_from < s.t.steps[step].prefix_to)
 
 
 @kernel
 def trial_holds(s: SearchState, size: int, t_a: int) -> int:
-    """Whether the prefix conditions hold for the ``size`` events in ``trial``; puts them into
-    ``rows``.
+    """Return whether the prefix conditions hold for the ``size`` events in ``trial``; puts them
+    into ``rows``.
     """
     step = s.trial[size - 1].step
     of, present = s.t.steps[step], place_events(s, s.trial, 0, size)
@@ -246,7 +250,7 @@ def trial_holds(s: SearchState, size: int, t_a: int) -> int:
 
 @kernel
 def path_holds(s: SearchState, from_: int, size: int, t_a: int) -> int:
-    """Whether the conditions of each event hold, as ``step_holds`` at the time it was taken."""
+    """Return the certainty that the conditions of each event hold, as ``step_holds`` for it."""
     found, present, before, last = CERTAIN, 0, -1, -1
     for i in range(from_, from_ + size):
         step, row = s.path[i].step, s.path[i].row
@@ -258,7 +262,7 @@ def path_holds(s: SearchState, from_: int, size: int, t_a: int) -> int:
 
 @inline
 def key_equal(s: SearchState, one: int, two: int) -> bool:
-    """Whether two events are of one partition."""
+    """Return whether two events are of one partition."""
     for k in range(s.setting[0].keys):
         if s.tag[k, one] == 0 or s.tag[k, one] != s.tag[k, two] or s.same[k, one] != s.same[k, two]:
             return False

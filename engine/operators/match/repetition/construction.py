@@ -78,7 +78,7 @@ class Region(NamedTuple):
 
 @inline
 def _is_final(s: SearchState, of: Region, row: int) -> bool:
-    """Whether the match chosen by the event ``row`` is final."""
+    """Return whether the match chosen by the event ``row`` is final."""
     chosen = s.chosen[row]
     return bool(chosen.flags & CHOSEN and chosen.until < s.events[of.cause].horizon)
 
@@ -169,8 +169,8 @@ def _keep_choices(
 
 @kernel
 def _last_chosen(s: SearchState, of: Region, time: int, low: int, final: bool) -> int:
-    """The place after the end of the last chosen match (if ``final``: the last final one) that ends
-    before ``time``; ``low`` if there is none from there on.
+    """Return the place after the end of the last chosen match (if ``final``: the last final one)
+    that ends before ``time``; ``low`` if there is none from there on.
     """
     stack, entry = s.stacks.stack[of.stack], s.stacks.entry
     at = first_not_below(entry, stack.start, stack.size, time)
@@ -257,7 +257,7 @@ def _key(s: SearchState, row: int) -> int:
 
 @inline
 def _may_complete(s: SearchState, stack: int, row: int) -> bool:
-    """Whether the last event of a match with ``row`` may be stored already."""
+    """Return whether the last event of a match with ``row`` may be stored already."""
     now, of, entry = s.setting[0], s.stacks.stack[stack], s.stacks.entry
     if s.events[row].member & now.lasts:
         return True

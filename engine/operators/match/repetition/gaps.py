@@ -43,7 +43,9 @@ from slackwater.engine.operators.match.search.state import (
 
 @inline
 def follows(s: SearchState, step: int, count: int, next_step: int) -> bool:
-    """Whether an event of ``next_step`` may directly follow the ``count``-th event of ``step``."""
+    """Return whether an event of ``next_step`` may directly follow the ``count``-th event of
+    ``step``.
+    """
     if next_step == step:
         return bool(count < s.t.steps[step].most)
     if count < s.t.steps[step].least or next_step < step or s.t.steps[next_step].negated:
@@ -56,7 +58,7 @@ def follows(s: SearchState, step: int, count: int, next_step: int) -> bool:
 
 @inline
 def among_path(s: SearchState, from_: int, size: int, row: int) -> bool:
-    """Whether ``row`` is an event of the match."""
+    """Return whether ``row`` is an event of the match."""
     for i in range(from_, from_ + size):  # noqa: SIM110 - compiled code has no any()
         if s.path[i].row == row:
             return True
@@ -65,8 +67,8 @@ def among_path(s: SearchState, from_: int, size: int, row: int) -> bool:
 
 @kernel
 def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
-    """Whether ``row`` ends the repetition of event ``at`` of the path and the next one by UNTIL: it
-    comes after the first and before the last event of the repetition.
+    """Return whether ``row`` ends the repetition of event ``at`` of the path and the next one by
+    UNTIL: it comes after the first and before the last event of the repetition.
     """
     step, end, begun, goes_on = s.path[at].step, from_ + size, IMPOSSIBLE, IMPOSSIBLE
     until = s.t.steps[step].until
@@ -87,7 +89,9 @@ def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t
 
 @kernel
 def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
-    """Whether ``row``, between event ``at`` of the path and the next one, breaks the contiguity."""
+    """Return whether ``row``, between event ``at`` of the path and the next one, breaks the
+    contiguity.
+    """
     now, step, member = s.setting[0], s.path[at].step, s.events[row].member
     if now.contiguity == STRICT:
         return CERTAIN
@@ -121,7 +125,7 @@ def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: in
 def breaks_scope(
     s: SearchState, from_: int, size: int, low: int, high: int, present: int, row: int, t_a: int
 ) -> int:
-    """Whether ``row`` counts as one of the negated steps between steps ``low`` and ``high``."""
+    """Return the certainty that ``row`` is of a negated step between steps ``low`` and ``high``."""
     found, member = IMPOSSIBLE, s.events[row].member
     for n in range(low + 1, high):
         of = s.t.steps[n]
@@ -141,7 +145,7 @@ def breaks_scope(
 
 @inline
 def alive_until(s: SearchState, from_: int, size: int, by_errors: bool) -> int:
-    """The last progress at which a new event can still change the match.
+    """Return the last progress at which a new event can still change the match.
 
     ``by_errors``: less clock errors, so that all events that may lie in it are stored until then.
     """
@@ -157,8 +161,8 @@ def alive_until(s: SearchState, from_: int, size: int, by_errors: bool) -> int:
 
 @inline
 def _breach(s: SearchState, lies: int, row: int, gap: int) -> int:
-    """The effect of a breach by ``row``: 1: the match is broken; 0: it is not, or not for certain,
-    which is noted as a doubt; -1: no room.
+    """Return the effect of a breach by ``row``: 1: the match is broken; 0: it is not, or not for
+    certain, which is noted as a doubt; -1: no room.
 
     ``lies``: the certainty of the breach. ``gap``: the number of the event after the gap.
     """
@@ -173,7 +177,7 @@ def _breach(s: SearchState, lies: int, row: int, gap: int) -> int:
 def _breach_certainty(
     s: SearchState, from_: int, size: int, gap: int, whole: int, row: int, t_a: int
 ) -> int:
-    """Whether ``row`` breaks the match in the gap before its event ``gap``, or after all."""
+    """Return whether ``row`` breaks the match in the gap before its event ``gap``, or after all."""
     first, last, at = s.path[from_], s.path[from_ + size - 1], from_ + gap - 1
     low, high, between = -1, first.step, 0 < gap < size
     ends, found = IMPOSSIBLE, IMPOSSIBLE
@@ -197,8 +201,8 @@ def _breach_certainty(
 
 @inline
 def _times_in(s: SearchState, from_: int, size: int, gap: int) -> tuple[int, int]:
-    """The least and the largest time of an event that may break the match in a gap; if the first is
-    larger, none may.
+    """Return the least and the largest time of an event that may break the match in a gap; if the
+    first is larger, none may.
     """
     now, e = s.setting[0], s.events
     first, last = e[s.path[from_].row].ref, e[s.path[from_ + size - 1].row].ref
@@ -254,8 +258,8 @@ def scan(
 
 @kernel
 def effect_of(s: SearchState, from_: int, size: int, row: int, whole: int) -> int:
-    """The effect of the new event ``row`` on a match that does not contain it: 1: it breaks the
-    match; 0: none, or a doubt, which is noted; -1: no room.
+    """Return the effect of the new event ``row`` on a match that does not contain it: 1: it breaks
+    the match; 0: none, or a doubt, which is noted; -1: no room.
     """
     now, broken = s.setting[0], 0
     for gap in range(size + 1):

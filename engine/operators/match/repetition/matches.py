@@ -99,7 +99,7 @@ class MatchTable(Restorable):
     def numbers(
         self, start: np.ndarray, size: np.ndarray, path: np.ndarray, order: np.ndarray
     ) -> np.ndarray:
-        """The numbers of matches; unknown ones are added.
+        """Return the numbers of matches; unknown ones are added.
 
         Args:
             start: the begin of each match's events in ``path``; matches may repeat.
@@ -123,7 +123,7 @@ class MatchTable(Restorable):
         return np.asarray(found[which])
 
     def events(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The PATH_EVENT of all ``matches``, concatenated, and the borders between matches."""
+        """Return the concatenated PATH_EVENT of ``matches``, and the borders between matches."""
         size = self.size[matches]
         ends = np.concatenate(([0], np.cumsum(size)))
         within = np.arange(ends[-1]) - np.repeat(ends[:-1], size)
@@ -160,7 +160,7 @@ def _relations(size: int, within_ns: int | None) -> np.ndarray:
 
 
 def _gaps(size: int, within_ns: int) -> Scopes:
-    """The scopes of a match of ``size`` events: before, between and after its events."""
+    """Return the scopes of a match of ``size`` events: before, between and after its events."""
     bounds = [(size - 1, 0, 0, within_ns), (0, 1, 1, 0)]
     for step in range(size - 1):
         bounds += [(step, 0, 1, 0), (step + 1, 1, 1, 0)]
@@ -198,7 +198,7 @@ class GapScope:
 
 
 def scopes_of(plan: RepeatPlan) -> list[GapScope]:
-    """The scopes in which later events may change a match."""
+    """Return the scopes in which later events may change a match."""
     found = [GapScope(step.type, n) for n, step in enumerate(plan.steps) if step.negated]
     kinds: list[str] = []
     if plan.contiguity is Contiguity.STRICT:
@@ -213,7 +213,7 @@ def scopes_of(plan: RepeatPlan) -> list[GapScope]:
 
 
 def _is_chosen(plan: RepeatPlan) -> bool:
-    """Whether another match, or another reading of its events, may replace a match."""
+    """Return whether another match, or another reading of its events, may replace a match."""
     return plan.chooses or plan.ambiguous
 
 
@@ -227,7 +227,9 @@ class RepeatJudge(Judge):
     matches: MatchTable
 
     def changes(self, facts: np.ndarray, rows: np.ndarray, doubts: np.ndarray) -> Changes | None:
-        """The changes of the kernel's output (MATCH_CHANGE, PATH_EVENT of all of them, DOUBT)."""
+        """Return the changes of the kernel's output (MATCH_CHANGE, PATH_EVENT of all of them,
+        DOUBT).
+        """
         if not len(facts):
             return None
         runs, order = FoundRuns(facts, rows, doubts), self.store.columns[ORDER]
@@ -271,7 +273,9 @@ class RepeatJudge(Judge):
         return changes.take(np.lexsort(keys))
 
     def _chosen(self, runs: FoundRuns, number: np.ndarray) -> tuple[np.ndarray, Verdicts, Verdicts]:
-        """The differences between the choices without and with an event, one entry per match."""
+        """Return the differences between the choices without and with an event, one entry per
+        match.
+        """
         found = runs.found
         every = np.ones(len(found), np.bool_)
         verdicts = self._verdicts_of(runs, every, found["sure"], "t_a_now")
@@ -292,7 +296,7 @@ class RepeatJudge(Judge):
     def _verdicts_of(
         self, runs: FoundRuns, stands: np.ndarray, sure: np.ndarray, t_a: str, *, old: bool = False
     ) -> Verdicts:
-        """The verdicts of runs; ``old``: without the events that cause the changes."""
+        """Return the verdicts of runs; ``old``: without the events that cause the changes."""
         doubts, size, within_ns = runs.doubts, runs.found["size"], self.plan.within_ns
         if old:
             doubts = doubts[doubts["event"] != runs.found["cause"][doubts["match"]]]
@@ -447,7 +451,7 @@ class RepeatMatches(Matches):
             yield mine, computed_values(plan, self._views(plan, mine, present), len(mine))
 
     def _value(self, expression: Expression) -> Value:
-        """The value for every match; null if it lacks the events."""
+        """Return the value for every match; null if it lacks the events."""
         plan = replace(self.plan, computed=(Computed("", expression),))
         kind, known = "null", np.zeros(len(self), np.bool_)
         data = np.zeros(len(self), np.int64)
@@ -462,7 +466,9 @@ class RepeatMatches(Matches):
         return NULL if kind == "null" else Value(kind, data, known)
 
     def _views(self, plan: SeqPlan, mine: np.ndarray, present: int) -> dict[str, View]:
-        """The inputs of the computed columns of ``plan``, by alias and role; results ``mine``."""
+        """Return the inputs of the computed columns of ``plan``, by alias and role; results
+        ``mine``.
+        """
         views: dict[str, View] = {}
         used = [a for one in plan.computed for a in attributes_in(one.expression)]
         places = {step.alias: number for number, step in enumerate(self.plan.steps)}
@@ -489,7 +495,7 @@ class RepeatMatches(Matches):
         return views
 
     def _collected(self, its: np.ndarray, role: str, named: list[Attribute]) -> View:
-        """The aggregates over the events ``its`` (results, events of a step)."""
+        """Return the aggregates over the events ``its`` (results, events of a step)."""
         columns: dict[str, Any] = {}
         kinds: dict[str, str] = {}
         for attribute in named:

@@ -67,7 +67,7 @@ _MIXED: Final = 2
 
 @inline
 def is_one_partition(s: SearchState, stack: int, row: int) -> bool:
-    """Whether all events of the stack are of the partition of its newest one, ``row``."""
+    """Return whether all events of the stack are of the partition of its newest one, ``row``."""
     mark, of, keys = s.marks[stack], s.stacks.stack[stack], s.setting[0].keys
     if mark.partitions == _ONE:
         for k in range(keys):
@@ -91,7 +91,9 @@ def is_one_partition(s: SearchState, stack: int, row: int) -> bool:
 
 @inline
 def is_current(s: SearchState, w: MatchFilter, run: int) -> bool:
-    """Whether the run of event ``run`` says all about matches that end with the newest event."""
+    """Return whether the run of event ``run`` says all about matches that end with the newest
+    event.
+    """
     its = s.runs[run]
     return bool(w.last >= 0 and w.last == w.cause and its.seen == w.last + 1
                 and its.status != ABANDONED)  # fmt: skip
@@ -99,7 +101,7 @@ def is_current(s: SearchState, w: MatchFilter, run: int) -> bool:
 
 @inline
 def may_end(s: SearchState, run: int, row: int) -> bool:
-    """Whether a current run may be a match that ends with the newest event ``row``."""
+    """Return whether a current run may be a match that ends with the newest event ``row``."""
     its, now = s.runs[run], s.setting[0]
     ends = now.lasts >> its.step & 1 and its.count >= s.t.steps[its.step].least
     return bool(its.last == row and ends)
@@ -130,7 +132,7 @@ def _write_path(s: SearchState, link: int, path: np.ndarray, from_: int, size: i
 
 @kernel
 def _prefix_holds(s: SearchState, run: int, row: int, step: int) -> int:
-    """Whether the prefix conditions hold for the run with ``row`` taken next as ``step``."""
+    """Return whether the prefix conditions hold for the run with ``row`` taken next as ``step``."""
     its = s.runs[run]
     _write_path(s, its.link, s.trial, 0, its.size)
     s.trial[its.size].row, s.trial[its.size].step = row, step
@@ -139,7 +141,7 @@ def _prefix_holds(s: SearchState, run: int, row: int, step: int) -> int:
 
 @inline
 def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
-    """The number of ways to take ``row`` next, and the step of the last one.
+    """Return the number of ways to take ``row`` next, and the step of the last one.
 
     A number of -1: there is none, and ``row`` would extend a repetition that UNTIL has ended.
     """
@@ -223,7 +225,7 @@ def _advance(s: SearchState, run: int, row: int) -> None:
 
 @inline
 def place_of(s: SearchState, stack: int, row: int, after: int) -> int:
-    """The place of an event in its stack, after the place ``after``."""
+    """Return the place of an event in its stack, after the place ``after``."""
     of, entry = s.stacks.stack[stack], s.stacks.entry
     place = max(after + 1, first_not_below(entry, of.start, of.size, s.events[row].ref))
     while entry[place].row != row:
@@ -356,7 +358,7 @@ def write_match(s: SearchState, w: MatchFilter, run: int) -> int:
 
 @inline
 def starts_from(s: SearchState, stack: int, time: int) -> int:
-    """The first place of the stack at which a match that extends to ``time`` may begin."""
+    """Return the first place of the stack at which a match that extends to ``time`` may begin."""
     now, of = s.setting[0], s.stacks.stack[stack]
     low = -FAR if now.within < 0 else time - now.within - spread_of(now)
     return first_not_below(s.stacks.entry, of.start, of.size, low)
@@ -377,7 +379,7 @@ def open_from(s: SearchState, stack: int, time: int) -> int:
 
 @inline
 def latest_start(s: SearchState, stack: int, place: int) -> int:
-    """The latest begin [ns] of a match that ends with the entry at ``place``."""
+    """Return the latest begin [ns] of a match that ends with the entry at ``place``."""
     of, entry, spread = s.stacks.stack[stack], s.stacks.entry, spread_of(s.setting[0])
     if spread:
         return int(entry[place].time + spread)
@@ -387,8 +389,8 @@ def latest_start(s: SearchState, stack: int, place: int) -> int:
 
 @inline
 def next_start(s: SearchState, at: int, newest: int) -> int:
-    """The first place from ``at`` on where a match with the entry at ``newest`` may begin: with
-    exact clocks none begins at another entry of the same time.
+    """Return the first place from ``at`` on where a match with the entry at ``newest`` may begin:
+    with exact clocks none begins at another entry of the same time.
     """
     entry = s.stacks.entry
     if at < newest and entry[at].time == entry[newest].time and not spread_of(s.setting[0]):
@@ -398,7 +400,7 @@ def next_start(s: SearchState, at: int, newest: int) -> int:
 
 @inline
 def may_begin(s: SearchState, w: MatchFilter, place: int) -> bool:
-    """Whether matches that pass the filter may begin with the entry at ``place``."""
+    """Return whether matches that pass the filter may begin with the entry at ``place``."""
     row, now = s.stacks.entry[place].row, s.setting[0]
     if is_current(s, w, row):
         return may_end(s, row, w.last)
@@ -434,13 +436,17 @@ def walk_from(s: SearchState, w: MatchFilter, place: int) -> int:
 
 @inline
 def _has_its_match(s: SearchState, row: int) -> bool:
-    """Whether no event in order changes the choice among the matches that begin with ``row``."""
+    """Return whether no event in order changes the choice among the matches that begin with
+    ``row``.
+    """
     return s.setting[0].rule == FIRST_OF_START and bool(s.chosen[row].flags & CHOSEN)
 
 
 @inline
 def _is_done(s: SearchState, row: int, time: int) -> bool:
-    """Whether no event from ``time`` on, less clock errors, can be in a match with this start."""
+    """Return whether no event from ``time`` on, less clock errors, can be in a match with this
+    start.
+    """
     now, event, apart = s.setting[0], s.events[row], 2 * spread_of(s.setting[0])
     if not event.member & now.firsts or s.ended[row] + apart < time:
         return True

@@ -92,7 +92,7 @@ def _push(s: SearchState, depth: int, row: int, step: int, count: int, place: in
 
 @inline
 def _can_follow(s: SearchState, depth: int, row: int, t_a: int) -> bool:
-    """Whether ``row`` may come after all taken events."""
+    """Return whether ``row`` may come after all taken events."""
     if not spread_of(s.setting[0]):
         return bool(s.events[row].ref > s.events[s.levels[depth].row].ref_end)
     for d in range(depth + 1):
@@ -104,7 +104,7 @@ def _can_follow(s: SearchState, depth: int, row: int, t_a: int) -> bool:
 
 @kernel
 def _prefix_holds(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
-    """Whether the prefix conditions hold for the taken events and ``row`` as ``step``."""
+    """Return whether the prefix conditions hold for the taken events and ``row`` as ``step``."""
     for d in range(depth + 1):
         s.trial[d].row, s.trial[d].step = s.levels[d].row, s.levels[d].step
     s.trial[depth + 1].row, s.trial[depth + 1].step = row, step
@@ -113,7 +113,7 @@ def _prefix_holds(s: SearchState, depth: int, row: int, step: int, t_a: int) -> 
 
 @inline
 def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int, has: bool) -> int:
-    """The next step that ``row`` can be taken as after the event at ``depth``, or -1.
+    """Return the next step that ``row`` can be taken as after the event at ``depth``, or -1.
 
     ``has``: whether the taken events include ``MatchFilter.row``.
     """
@@ -172,7 +172,7 @@ def _skip_event(s: SearchState, depth: int, row: int, t_a: int) -> None:
 
 @kernel
 def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
-    """The certainty that the events are a match by their times and conditions, without gaps."""
+    """Return the certainty that the events are a match by times and conditions, without gaps."""
     now, found, first = s.setting[0], CERTAIN, s.path[from_].row
     if spread_of(now):
         for i in range(from_, from_ + size):
@@ -212,13 +212,13 @@ def note_match(
 
 @inline
 def is_exact(s: SearchState) -> bool:
-    """Whether all stored events certainly happened, at exactly known times."""
+    """Return whether all stored events certainly happened, at exactly known times."""
     return bool(not spread_of(s.setting[0]) and not s.setting[0].doubted)
 
 
 @inline
 def is_scanned(s: SearchState, w: MatchFilter, completing: int, exact: bool) -> bool:
-    """Whether the gaps of a found match must be scanned.
+    """Return whether the gaps of a found match must be scanned.
 
     With exact clocks the walk itself has checked all events in gaps, except for negated steps, if
     they were stored before the match was complete.
@@ -234,8 +234,8 @@ def is_scanned(s: SearchState, w: MatchFilter, completing: int, exact: bool) -> 
 def _reading_certainty(
     s: SearchState, w: MatchFilter, from_: int, size: int, completing: int
 ) -> int:
-    """The certainty that the events of the path are a match as the steps of ``reading``; -1: no
-    room.
+    """Return the certainty that the events of the path are a match as the steps of ``reading``; -1:
+    no room.
     """
     now, first_doubt, t_a = s.setting[0], s.setting[0].doubts_n, s.setting[0].widest_t_a
     for i in range(size):
@@ -256,7 +256,7 @@ def _reading_certainty(
 
 @inline
 def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
-    """Whether ``row`` may be of ``step`` at this place of a reading, by its type and number."""
+    """Return whether ``row`` may be of ``step`` at this place of a reading, by type and number."""
     before = s.reading[place - 1]
     fits = follows(s, before.step, before.count, step) if place else s.setting[0].firsts >> step & 1
     return bool(s.events[row].member >> step & 1 and fits)
@@ -266,7 +266,7 @@ def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
 def _has_better_reading(
     s: SearchState, w: MatchFilter, from_: int, size: int, completing: int, certainty: int
 ) -> int:
-    """Whether another reading of the same events replaces the walked one: one of higher
+    """Return whether another reading of the same events replaces the walked one: one of higher
     ``certainty``, or of the same and with earlier steps. -1: no room.
     """
     now, place, is_past_walked, found = s.setting[0], 0, False, 0
@@ -308,7 +308,7 @@ def _has_better_reading(
 
 @inline
 def is_settled(s: SearchState, w: MatchFilter, completing: int, from_: int, size: int) -> bool:
-    """Whether the match is final, as relevant events may have expired.
+    """Return whether the match is final, as relevant events may have expired.
 
     A final match is not chosen either, even if the new event completes it: matches that would
     replace it may have expired.
@@ -322,7 +322,7 @@ def is_settled(s: SearchState, w: MatchFilter, completing: int, from_: int, size
 
 @inline
 def has_room(s: SearchState, size: int) -> bool:
-    """Whether a match of ``size`` events can be written."""
+    """Return whether a match of ``size`` events can be written."""
     now = s.setting[0]
     now.lacks_path = int(now.path_n + size > len(s.path))
     return bool(now.found_n < len(s.found) and not now.lacks_path)
@@ -390,7 +390,7 @@ def _write_match(s: SearchState, w: MatchFilter, depth: int) -> int:
 
 @inline
 def _may_extend(s: SearchState, depth: int) -> bool:
-    """Whether an event after all stored ones may follow the one at ``depth``."""
+    """Return whether an event after all stored ones may follow the one at ``depth``."""
     level = s.levels[depth]
     if level.stop != FAR:
         return False
@@ -402,7 +402,7 @@ def _may_extend(s: SearchState, depth: int) -> bool:
 
 @inline
 def _may_end(s: SearchState, w: MatchFilter, depth: int, has: bool) -> bool:
-    """Whether the taken events may be a complete match that passes the filter."""
+    """Return whether the taken events may be a complete match that passes the filter."""
     level, lasts = s.levels[depth], s.setting[0].lasts
     ends = level.count >= s.t.steps[level.step].least and lasts >> level.step & 1
     return bool(ends and (has or w.row < 0) and (w.last < 0 or level.row == w.last))
@@ -412,7 +412,7 @@ def _may_end(s: SearchState, w: MatchFilter, depth: int, has: bool) -> bool:
 def _is_beyond(
     s: SearchState, depth: int, time: int, within: int, until: int, bounded: bool
 ) -> bool:
-    """Whether no event from ``time`` on is a candidate after the one at ``depth``.
+    """Return whether no event from ``time`` on is a candidate after the one at ``depth``.
 
     ``until``: if ``bounded``, later events are in no match that passes the filter.
     """

@@ -49,7 +49,7 @@ from slackwater.engine.operators.match.search.state import (
 
 @inline
 def narrow(s: Search, bound: int, row: int, low: int, high: int) -> tuple[int, int]:
-    """The range ``low`` to ``high`` of times [ns], bounded by the nearest negated event.
+    """Return the range ``low`` to ``high`` of times [ns], bounded by the nearest negated event.
 
     Args:
         s: the search.
@@ -75,7 +75,9 @@ def narrow(s: Search, bound: int, row: int, low: int, high: int) -> tuple[int, i
 
 @inline
 def _limit(s: Search, bound: np.record, scope: np.record) -> int:
-    """The time [ns] beyond which, from the known end, negated events are certainly in the scope."""
+    """Return the time [ns] beyond which, from the known end, negated events are certainly in the
+    scope.
+    """
     now, e, side = s.state[0], s.events, bound.side
     if bound.by_event:
         # An event that far beyond the scope's event is in the scope if it is relevant at all.
@@ -95,8 +97,8 @@ def _limit(s: Search, bound: np.record, scope: np.record) -> int:
 
 @inline
 def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
-    """The stored event of the negated step that is nearest to the known end, of those certainly
-    in the scope by that end; -1: there is none.
+    """Return the stored event of the negated step that is nearest to the known end, of those
+    certainly in the scope by that end; -1: there is none.
     """
     from_, to, entry = bound.keys_from, bound.keys_to, s.stacks.entry
     stack = find(s.stacks, scope.index, key_of(s.t.keys, s.same, s.partial, from_, to))
@@ -130,7 +132,7 @@ DOUBT: Final = record("match", "event", "scope")
 
 @kernel
 def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
-    """The certainty that ``event`` lies in the scope; POSSIBLE at most if it is doubted."""
+    """Return the certainty that ``event`` lies in the scope; POSSIBLE at most if it is doubted."""
     of = s.t.scopes[scope]
     found = relations_hold(
         s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, of.pairs_from, of.pairs_to,
@@ -167,8 +169,8 @@ def note_doubt(now: np.record, doubts: np.ndarray, event: int, scope: int) -> bo
 def alive_until(
     members: np.ndarray, e: np.ndarray, partial: np.ndarray, from_: int, to: int, keep: int
 ) -> int:
-    """The last progress at which a new negated event can still change the match of a range of
-    ``members``: before any of its events expires, by the worst clock errors.
+    """Return the last progress at which a new negated event can still change the match of a range
+    of ``members``: before any of its events expires, by the worst clock errors.
     """
     if keep < 0:
         return INT_MAX
@@ -181,7 +183,9 @@ def alive_until(
 
 @inline
 def meeting_of(e: np.ndarray, event: int, completing: int, until: int) -> int:
-    """The later one of an event and a match, if the earlier one had not expired then; else -1."""
+    """Return the later one of an event and a match, if the earlier one had not expired then; else
+    -1.
+    """
     if e[event].order < e[completing].order:
         return completing if e[event].expires >= e[completing].horizon else -1
     return event if until >= e[event].horizon else -1
@@ -189,7 +193,9 @@ def meeting_of(e: np.ndarray, event: int, completing: int, until: int) -> int:
 
 @inline
 def is_excluded_by_probes(t: Tables, join_order: int, scope: int) -> bool:
-    """Whether the probes, without clock errors, exclude every match with an event in this scope."""
+    """Return whether the probes, without clock errors, exclude every match with an event in this
+    scope.
+    """
     for p in range(t.join_orders[join_order].probes_from, t.join_orders[join_order].probes_to):
         for b in range(t.probes[p].bounds_from, t.probes[p].bounds_to):
             if t.bounds[b].scope == scope and not t.bounds[b].by_event:
@@ -287,9 +293,9 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
 
 @inline
 def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: bool) -> bool:
-    """Whether ``mine`` may take the probe's step, by the events so far; ``implied``: the relation
-    is known to hold. Conditions on a negated ``row`` with uncertain values are not checked here
-    (``lies_in``).
+    """Return whether ``mine`` may take the probe's step, by the events so far; ``implied``: the
+    relation is known to hold. Conditions on a negated ``row`` with uncertain values are not checked
+    here (``lies_in``).
     """
     if s.events[mine].expires < s.events[row].horizon:
         return False
@@ -366,7 +372,7 @@ def _write_new(s: Search, join_order: int, row: int) -> bool:
 
 @inline
 def _is_negated_step(s: Search, scope: int, row: int) -> bool:
-    """Whether ``row`` may be an event of the scope's negated step."""
+    """Return whether ``row`` may be an event of the scope's negated step."""
     return bool((s.events[row].member >> s.t.scopes[scope].step) & 1 == 1)
 
 
@@ -516,7 +522,7 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
 
 @inline
 def _has_room(s: Search, row: int) -> bool:
-    """Whether all stacks of ``row`` have room for it."""
+    """Return whether all stacks of ``row`` have room for it."""
     stacks, entries, used = 0, 0, s.stacks.used[0]
     for i in range(s.state[0].indexes_n):
         if (s.events[row].member >> s.t.indexes[i].step) & 1:
@@ -528,7 +534,7 @@ def _has_room(s: Search, row: int) -> bool:
 
 @inline
 def _own_key(t: Tables, same: np.ndarray, index: int, row: int) -> int:
-    """The key of ``row`` in an index of its step."""
+    """Return the key of ``row`` in an index of its step."""
     found = 0
     for r in range(t.indexes[index].registers_from, t.indexes[index].registers_to):
         found = mixed(found, same[t.registers[r].number, row])

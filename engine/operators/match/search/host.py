@@ -70,7 +70,7 @@ class MatchBudget:
         return self.exceeded(f"one event completes or changes more than {self.most:,} matches")
 
     def exceeded(self, does: str) -> OverBudget:
-        """The error to raise; ``does``: the verb phrase of its message."""
+        """Return the error to raise; ``does``: the verb phrase of its message."""
         return OverBudget.of(self.name, does, self.most)
 
 
@@ -109,11 +109,11 @@ class KernelHost(Restorable):
         self._ranks = np.empty(0, np.int64)
 
     def _kinds_read(self, kinds: np.ndarray) -> np.ndarray:
-        """The kinds of all registers of programs; ``kinds``: those of the store."""
+        """Return the kinds of all registers of programs; ``kinds``: those of the store."""
         return kinds
 
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
-        """The programs of the conditions; compiled again if kinds or texts have changed."""
+        """Return the programs of the conditions; compiled again if kinds or texts have changed."""
         predicates = self._layout.predicates
         grown = strings.assignments != self._texts
         changed = self._programs is None or bool((kinds != self._kinds).any())
@@ -239,7 +239,7 @@ class Kernel(KernelHost):
         self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],
         stop: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """The changes of matches by the rows of ``store`` from ``first`` on.
+        """Return the changes of matches by the rows of ``store`` from ``first`` on.
 
         Args:
             store: the events.
@@ -306,7 +306,7 @@ class Kernel(KernelHost):
         self._state["join_orders_n"] = len(self._layout.tables.join_orders)
 
     def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:
-        """The moves of promises (MOVE), and the clock of each step."""
+        """Return the moves of promises (MOVE), and the clock of each step."""
         names = list(promised)
         everywhere = names.index(ALL) if ALL in promised else -1
         clock_of = [

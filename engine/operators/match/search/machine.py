@@ -25,13 +25,13 @@ _EDGE: Final = 2.0**63
 
 @inline
 def real_of(bits: int) -> float:
-    """The float64 of a bit pattern."""
+    """Return the float64 of a bit pattern."""
     return np.int64(bits).view(np.float64)
 
 
 @inline
 def bits_of(real: float) -> int:
-    """The bit pattern of a float64, as an int64."""
+    """Return the bit pattern of a float64, as an int64."""
     return int(np.float64(real).view(np.int64))
 
 
@@ -132,7 +132,7 @@ ANY_SHIFT: Final = np.empty(0, np.float64)
 
 @inline
 def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
-    """Whether two events share one clock error, at both ends of each."""
+    """Return whether two events share one clock error, at both ends of each."""
     one, other = events[first], events[second]
     shared = one.epoch == other.epoch != NO_EPOCH and one.clock == other.clock
     return bool(shared and lasts_exactly(one) and lasts_exactly(other))
@@ -140,14 +140,14 @@ def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
 
 @inline
 def lasts_exactly(event: np.record) -> bool:
-    """Whether both ends of an event have the same clock error."""
+    """Return whether both ends of an event have the same clock error."""
     return bool(event.unc == event.unc_end and event.epoch == event.epoch_end)
 
 
 @inline
 def length_error(event: np.record) -> int:
-    """The largest error of an event's length [ns]: of its clock's rate only, unless its ends have
-    different offsets, or the clock was set near them.
+    """Return the largest error of an event's length [ns]: of its clock's rate only, unless its ends
+    have different offsets, or the clock was set near them.
     """
     if event.epoch == event.epoch_end != NO_EPOCH:
         return int(abs(event.unc_end - event.unc))
@@ -156,13 +156,13 @@ def length_error(event: np.record) -> int:
 
 @inline
 def widest_of(event: np.record) -> int:
-    """The largest uncertainty of an event's two ends [ns]."""
+    """Return the largest uncertainty of an event's two ends [ns]."""
     return int(max(event.unc, event.unc_end))
 
 
 @kernel
 def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> float:
-    """The largest move of a value by clock errors; with a sample of errors, its shift.
+    """Return the largest move of a value by clock errors; with a sample of errors, its shift.
 
     Args:
         table: at ``at`` the number of events, then for each its step, and the bits of its factor
@@ -200,7 +200,7 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
 
 @kernel
 def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bool:
-    """Whether the events of a table are exact."""
+    """Return whether the events of a table are exact."""
     for i in range(at + 1, at + 1 + 3 * table[at], 3):
         if len(errors.shift_ns):
             if errors.shift_ns[table[i]] != 0.0:
@@ -212,7 +212,7 @@ def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bo
 
 @inline
 def window_of(ref: int, error: float, size: int) -> int:
-    """The number of the window of a time with a known error."""
+    """Return the number of the window of a time with a known error."""
     window = ref // size
     return int(window + np.int64(np.floor((float(ref - window * size) + error) / size)))
 
@@ -231,7 +231,7 @@ def partners(ref: int, error: float, size: int, slide: int) -> tuple[float, floa
 def in_one_window(
     table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, certain: bool
 ) -> bool:
-    """Whether two events are in one window under some errors, or (``certain``) under all.
+    """Return whether two events are in one window under some errors, or (``certain``) under all.
 
     Args:
         table: at ``at`` the length and the slide of the windows [ns] and the two steps.
@@ -263,7 +263,8 @@ def in_one_window(
 def in_workdays(
     programs: Programs, at: int, rows: np.ndarray, errors: Errors, certain: bool
 ) -> bool:  # fmt: skip
-    """Whether an event is in time, in workdays, under some errors, or (``certain``) under all.
+    """Return whether an event is in time, in workdays, under some errors, or (``certain``) under
+    all.
 
     Args:
         programs: ``table`` has at ``at`` the number of workdays, the step that they begin with, the
@@ -306,7 +307,7 @@ def _one_window_of_a_clock(
 
 @inline
 def _passes(low: int, high: int, detail: int) -> bool:
-    """Whether a comparison holds, by the outcomes for the least and the largest value."""
+    """Return whether a comparison holds, by the outcomes for the least and the largest value."""
     if low == 0 or high == 0:
         return False
     outcomes = low | high
@@ -321,7 +322,9 @@ def _passes(low: int, high: int, detail: int) -> bool:
 def compare_spread(
     operation: int, left: int, right: int, wide: float, detail: int, shifts: bool
 ) -> bool:
-    """Whether a comparison holds; ``wide``: the spread, or (``shifts``) shift, of its left side."""
+    """Return whether a comparison holds; ``wide``: the spread, or (``shifts``) shift, of its left
+    side.
+    """
     if shifts:
         if operation == NEAR_INT:
             apart = float(_difference(left, right))
@@ -346,7 +349,7 @@ def compare_spread(
 
 @inline
 def _difference(left: int, right: int) -> int:
-    """The difference of two integers, limited to int64."""
+    """Return the difference of two integers, limited to int64."""
     rest = np.int64(np.uint64(left) - np.uint64(right))
     if (left ^ right) & (left ^ rest) >= 0:
         return int(rest)
@@ -355,7 +358,7 @@ def _difference(left: int, right: int) -> int:
 
 @kernel
 def intervals(operation: int, left: int, right: int, detail: int, work: np.ndarray) -> bool:
-    """An instruction on intervals; returns the outcome of a comparison, True for the others."""
+    """Run an instruction on intervals; return the outcome of a comparison, else whether defined."""
     low, high = real_of(work[left]), real_of(work[left + 1])
     if operation == COMPARE_INTERVALS:
         return _passes(outcome_float(low, 0.0), outcome_float(high, 0.0), detail)
@@ -520,7 +523,7 @@ def _in_table(value: int, table: np.ndarray, place: int) -> bool:
 def _test(
     operation: int, left: int, right: int, detail: int, table: np.ndarray, ranks: np.ndarray
 ) -> bool:
-    """Whether a comparison or an IN holds."""
+    """Return whether a comparison or an IN holds."""
     if operation == COMPARE_INT:
         outcome = outcome_int(left, right)
     elif operation == COMPARE_FLOAT:
@@ -539,7 +542,7 @@ def _test(
 
 @inline
 def _integer(operation: int, left: int, right: int) -> tuple[int, bool]:
-    """The result of an operation on integers, and whether it fits into int64."""
+    """Return the result of an operation on integers, and whether it fits into int64."""
     # Unsigned, because the compiler assumes that signed integers do not overflow.
     first, second = np.uint64(left), np.uint64(right)
     if operation == ADD_INT:
@@ -560,7 +563,7 @@ def _integer(operation: int, left: int, right: int) -> tuple[int, bool]:
 
 @inline
 def _real(operation: int, left: float, right: float) -> tuple[float, bool]:
-    """The result of an operation on floats, and whether it is defined."""
+    """Return the result of an operation on floats, and whether it is defined."""
     if operation == ADD_FLOAT:
         return left + right, True
     if operation == SUBTRACT_FLOAT:
@@ -607,7 +610,7 @@ def holds(
     programs: Programs, ranks: np.ndarray, which: int, rows: np.ndarray, raw: np.ndarray,
     ok: np.ndarray, errors: Errors,
 ) -> bool:  # fmt: skip
-    """Whether program number ``which`` is true for a combination of events.
+    """Return whether program number ``which`` is true for a combination of events.
 
     Args:
         programs: from ``match.compiler.program.compile_programs``; ``work`` is written.

@@ -26,8 +26,8 @@ from slackwater.engine.operators.match.search.state import (
 
 @inline
 def least_stored(s: Search, number: int, least: int, horizon: int) -> int:
-    """The least end point from ``least`` on of the stored events at a place of the chain that have
-    not expired at ``horizon``; FAR: there is none.
+    """Return the least end point from ``least`` on of the stored events at a place of the chain
+    that have not expired at ``horizon``; FAR: there is none.
     """
     floor, entry, e = s.t.floors[number], s.stacks.entry, s.events
     key = key_of(s.t.keys, s.same, s.partial, floor.keys_from, floor.keys_to)
@@ -103,7 +103,7 @@ def admit(s: Search, order: int) -> None:
 
 @kernel
 def drop(s: Search, row: int) -> int:
-    """The steps, as bits, for which the new event at ``row`` is useless; 0: none."""
+    """Return the steps, as bits, for which the new event at ``row`` is useless; 0: none."""
     now, event = s.state[0], s.events[row]
     useless = 0
     if spread_of(now) == 0:
@@ -143,8 +143,8 @@ def cascade(s: Search, rows: int) -> None:
 
 @kernel
 def _is_useful_interval(s: Search, number: int, row: int, latest: int) -> bool:
-    """Whether the event at ``row``, at the place of a join order, may be in a match that an event
-    after ``latest`` completes.
+    """Return whether the event at ``row``, at the place of a join order, may be in a match that an
+    event after ``latest`` completes.
     """
     now, join_order, e = s.state[0], s.t.join_orders[number], s.events
     horizon, floor = e[latest].horizon, -1
@@ -169,8 +169,8 @@ def _is_useful_interval(s: Search, number: int, row: int, latest: int) -> bool:
 
 @inline
 def _least(s: Search, number: int, least: int, latest: int) -> int:
-    """The least end point from ``least`` on that is stored or may still come at a place of the
-    chain; FAR: there is none.
+    """Return the least end point from ``least`` on that is stored or may still come at a place of
+    the chain; FAR: there is none.
     """
     floor, e = s.t.floors[number], s.events
     found = FAR
@@ -246,7 +246,7 @@ def _purge(s: Search, rows: int) -> None:
 
 @inline
 def _useful(s: Search, row: int, horizon: int) -> bool:
-    """Whether the event may still be in a match, or invalidate one."""
+    """Return whether the event may still be in a match, or invalidate one."""
     for number in range(s.state[0].join_orders_n):
         join_order = s.t.join_orders[number]
         if (s.events[row].member >> join_order.step) & 1:
@@ -260,8 +260,8 @@ def _useful(s: Search, row: int, horizon: int) -> bool:
 
 @kernel
 def _spread(s: Search, ref: int) -> int:
-    """The largest error of the difference of two times [ns], of stored and future events that are
-    relevant to a match with an event at ``ref``.
+    """Return the largest error of the difference of two times [ns], of stored and future events
+    that are relevant to a match with an event at ``ref``.
     """
     now = s.state[0]
     at = ref + max(now.within, 0)
@@ -278,7 +278,7 @@ def _spread(s: Search, ref: int) -> int:
 
 @inline
 def _error_at(now: np.record, ref: int) -> int:
-    """The bound of a clock's error at ``ref`` [ns] (``engine.core.released.ClockBound.at``)."""
+    """Return the bound of clock errors at ``ref`` [ns] (``engine.core.released.ClockBound.at``)."""
     grown = 0
     if now.bound_rate > 0:
         age = max(min(ref, _ENDED), now.bound_since) - now.bound_since
@@ -292,8 +292,8 @@ def _error_at(now: np.record, ref: int) -> int:
 
 @kernel
 def _partner_may_come(s: Search, number: int, row: int) -> bool:
-    """Whether an event may come near the event ``row`` of a negated step: a positive one, or a
-    negated one that would retract a match which ``row`` has invalidated, if ``row`` were dropped.
+    """Return whether an event may come near the event ``row`` of a negated step: a positive one, or
+    a negated one that would retract a match which ``row`` has invalidated, if ``row`` were dropped.
     """
     within_ns, ref, join_order = s.state[0].within, s.events[row].ref, s.t.join_orders[number]
     branch = s.t.branches[join_order.branch]
@@ -316,7 +316,7 @@ def _partner_may_come(s: Search, number: int, row: int) -> bool:
 
 @kernel
 def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
-    """Whether a match with a positive event can still be completed or invalidated.
+    """Return whether a match with a positive event can still be completed or invalidated.
 
     ``depths``: by step, the least and the largest time that its event can have in such a match.
     """
@@ -358,8 +358,8 @@ def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
 def _range_of(
     s: Search, probe: np.record, low: int, high: int, spread: int
 ) -> tuple[int, int, bool]:
-    """The least and the largest time [ns] of the probe's step, by the order of its start and of
-    those of the earlier steps; and whether it must begin before one of these.
+    """Return the least and the largest time [ns] of the probe's step, by the order of its start and
+    of those of the earlier steps; and whether it must begin before one of these.
     """
     before, apart = False, -spread if spread else 1
     for p in range(probe.pairs_from, probe.pairs_to):
@@ -379,8 +379,8 @@ def _range_of(
 def _nearest_stored(
     s: Search, probe: np.record, start: int, low: int, high: int, before: bool, horizon: int
 ) -> int:
-    """The least time [ns] of a candidate in the range (``before``: the largest), or a time beyond
-    the range: there is none. If the key is unknown, the nearest possible time.
+    """Return the least time [ns] of a candidate in the range (``before``: the largest), or a time
+    beyond the range: there is none. If the key is unknown, the nearest possible time.
     """
     for k in range(probe.keys_from, probe.keys_to):
         if s.t.keys[k].other != start:

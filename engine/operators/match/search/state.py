@@ -86,13 +86,13 @@ def _place(table: np.ndarray, stack: np.ndarray, index: int, key: int) -> int:
 
 @inline
 def find(stacks: Stacks, index: int, key: int) -> int:
-    """The stack, or -1."""
+    """Return the stack, or -1."""
     return int(stacks.table[_place(stacks.table, stacks.stack, index, key)])
 
 
 @kernel
 def first_not_below(entry: np.ndarray, start: int, size: int, ref: int) -> int:
-    """The lowest of ``size`` entries from ``start`` on that has at least the time ``ref``."""
+    """Return the lowest of ``size`` entries from ``start`` on with at least the time ``ref``."""
     low, high = start, start + size
     while low < high:
         middle = (low + high) >> 1
@@ -293,8 +293,8 @@ class Search(NamedTuple):
 
 @inline
 def apart_error(one: np.record, one_end: int, two: np.record, two_end: int) -> int:
-    """The largest error of the difference of two end points [ns]: by both clocks' errors, or, on
-    one clock, by the error of its rate between them.
+    """Return the largest error of the difference of two end points [ns]: by both clocks' errors,
+    or, on one clock, by the error of its rate between them.
     """
     unc, other = one.unc_end if one_end else one.unc, two.unc_end if two_end else two.unc
     epoch = one.epoch_end if one_end else one.epoch
@@ -306,8 +306,8 @@ def apart_error(one: np.record, one_end: int, two: np.record, two_end: int) -> i
 
 @inline
 def certainty_of(apart: int, bound: int, strict: int, error: int) -> int:
-    """The certainty that a difference of times with at most ``error`` [ns] is at most ``bound``
-    (``strict``: below it).
+    """Return the certainty that a difference of times with at most ``error`` [ns] is at most
+    ``bound`` (``strict``: below it).
     """
     if apart <= bound - error - strict:
         return CERTAIN
@@ -316,7 +316,7 @@ def certainty_of(apart: int, bound: int, strict: int, error: int) -> int:
 
 @inline
 def lasts_within(event: np.record, within: int) -> int:
-    """The certainty that an event lasts at most ``within`` [ns]; -1: any time."""
+    """Return the certainty that an event lasts at most ``within`` [ns]; -1: any time."""
     apart = event.ref_end - event.ref
     if within < 0 or apart == 0:
         return CERTAIN
@@ -328,7 +328,7 @@ def related(
     relations: np.ndarray, pair: np.record, now: np.record, e: np.ndarray, mine: int, other: int,
     t_a: int,
 ) -> int:  # fmt: skip
-    """The certainty that all relations of a pair hold."""
+    """Return the certainty that all relations of a pair hold."""
     one, two = e[mine], e[other]
     error, found = t_a, CERTAIN
     for r in range(pair.relations_from, pair.relations_to):
@@ -345,19 +345,19 @@ def related(
 
 @inline
 def _time(event: np.record, end: int) -> int:
-    """The time [ns] of an event's start or (``end``) end."""
+    """Return the time [ns] of an event's start or (``end``) end."""
     return int(event.ref_end) if end else int(event.ref)
 
 
 @inline
 def slack_of(now: np.record, e: np.ndarray, row: int) -> int:
-    """The largest error of the difference between an event's time and any other one [ns]."""
+    """Return the largest error of the difference between an event's time and any other one [ns]."""
     return int(now.widest_t_a if now.max_delay else widest_of(e[row]) + now.widest)
 
 
 @inline
 def spread_of(now: np.record) -> int:
-    """The largest error of the difference of any two stored events' times [ns]."""
+    """Return the largest error of the difference of any two stored events' times [ns]."""
     return int(now.widest_t_a if now.max_delay else 2 * now.widest)
 
 
@@ -380,8 +380,8 @@ def possible_times(
     pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
     from_: int, to: int, by_end: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """The least and the largest start (``by_end``: end) [ns] that a range of pairs allows; no event
-    ends before it begins.
+    """Return the least and the largest start (``by_end``: end) [ns] that a range of pairs allows;
+    no event ends before it begins.
     """
     low, high = -FAR, FAR
     for p in range(from_, to):
@@ -408,7 +408,7 @@ def possible_times(
 
 @inline
 def among(members: np.ndarray, partial: np.ndarray, from_: int, to: int, row: int) -> bool:
-    """Whether ``row`` is one of the match's positive events, a range of ``members``."""
+    """Return whether ``row`` is one of the match's positive events, a range of ``members``."""
     for m in range(from_, to):  # noqa: SIM110 - compiled code has no any()
         if partial[members[m].step] == row:
             return True
@@ -417,7 +417,7 @@ def among(members: np.ndarray, partial: np.ndarray, from_: int, to: int, row: in
 
 @kernel
 def key_of(keys: np.ndarray, same: np.ndarray, partial: np.ndarray, from_: int, to: int) -> int:
-    """The key of partners by a range of keys."""
+    """Return the key of partners by a range of keys."""
     found = 0
     for k in range(from_, to):
         found = mixed(found, same[keys[k].other_register, partial[keys[k].other]])
@@ -429,7 +429,9 @@ def keys_equal(
     keys: np.ndarray, same: np.ndarray, tag: np.ndarray, partial: np.ndarray, from_: int, to: int,
     mine: int,
 ) -> bool:  # fmt: skip
-    """Whether ``mine`` equals the events so far in all of a range of keys; null equals nothing."""
+    """Return whether ``mine`` equals the events so far in all of a range of keys; null equals
+    nothing.
+    """
     for k in range(from_, to):
         other, register, its = partial[keys[k].other], keys[k].register, keys[k].other_register
         if tag[register, mine] == 0 or tag[register, mine] != tag[its, other]:
@@ -447,7 +449,7 @@ def _holds(s: Search, which: int, t_a: int) -> bool:
 
 @inline
 def conditions_hold(s: Search, from_: int, to: int, t_a: int) -> bool:
-    """Whether the events in ``partial`` possibly satisfy a range of conditions."""
+    """Return whether the events in ``partial`` possibly satisfy a range of conditions."""
     fine = True
     for c in range(from_, to):
         fine = fine and _holds(s, 2 * s.t.conditions[c].predicate + POSSIBLY, t_a)
@@ -456,7 +458,7 @@ def conditions_hold(s: Search, from_: int, to: int, t_a: int) -> bool:
 
 @kernel
 def conditions_met(s: Search, from_: int, to: int, t_a: int) -> int:
-    """The certainty that the events in ``partial`` satisfy a range of conditions."""
+    """Return the certainty that the events in ``partial`` satisfy a range of conditions."""
     if not conditions_hold(s, from_, to, t_a):
         return IMPOSSIBLE
     for c in range(from_, to):
@@ -468,7 +470,7 @@ def conditions_met(s: Search, from_: int, to: int, t_a: int) -> int:
 
 @inline
 def matched(s: Search, branch: int, t_a: int) -> int:
-    """The certainty that the positive events are a match. The probes have tested that it is
+    """Return the certainty that the positive events are a match. The probes have tested that it is
     possible; without clock errors that is certain.
     """
     now, of, found = s.state[0], s.t.branches[branch], CERTAIN

@@ -206,7 +206,7 @@ class KeyFilter:
             self._table[_place(keys)] = True
 
     def among(self, columns: dict[str, np.ndarray], n: int) -> np.ndarray:
-        """Whether each of the first ``n`` events may have one of the keys."""
+        """Return whether each of the first ``n`` events may have one of the keys."""
         if self._table is None or not n:
             return np.ones(n, np.bool_)
         return np.asarray(self._table[_place(columns[KEY][:n])])

@@ -177,7 +177,8 @@ def _put_sums(d: DoubtfulPlaces, n: int, out: np.ndarray, side: int) -> int:
 
 @kernel
 def _least(d: DoubtfulPlaces, n: int, before: int, inside: int, forced: int) -> float:
-    """The least sum of costs of ``inside`` events of ``n``, with ``before`` events before them.
+    """Return the least sum of costs of ``inside`` events of ``n``, with ``before`` events before
+    them.
 
     Writes the events inside to ``took``. ``forced``: an event that must be inside, or -1. Infinite:
     there is no possible choice.
@@ -286,7 +287,7 @@ def _price(d: DoubtfulPlaces, n: int, is_float: bool, sign: float, price: float)
 
 @kernel
 def _add_taken(d: DoubtfulPlaces, n: int, is_float: bool, sure: Summary, total: Summary) -> float:
-    """The sum of the certain and the taken values, also written to ``total``."""
+    """Return the sum of the certain and the taken values, also written to ``total``."""
     ints, floats = total.ints[0], total.floats[0]
     floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
     ints.high, ints.low = sure.ints[0].high, sure.ints[0].low

@@ -142,7 +142,9 @@ def _insert_event(
 
 @inline
 def due_at(ref: int, widest: int) -> int:
-    """The progress [ns] from which no later event can be at or before ``ref`` by clock errors."""
+    """Return the progress [ns] from which no later event can be at or before ``ref`` by clock
+    errors.
+    """
     return ref + 2 * widest + (widest > 0)
 
 
@@ -168,14 +170,14 @@ def _advance_due(group: int, book: PassState, st: Record) -> None:
 
 @inline
 def is_running(window: int, book: PassState) -> bool:
-    """Whether a window is not full yet, or its events may still change before it closes."""
+    """Return whether a window is not full yet, or its events may still change before it closes."""
     one = book.assigner.windows.of[window]
     return bool(one.number >= book.assigner.windows.of[one.group].next)
 
 
 @kernel
 def last_of(window: int, rows: int, book: PassState) -> int:
-    """The place of a window's last event so far."""
+    """Return the place of a window's last event so far."""
     kept, place = book.store.kept, book.assigner.windows.of[window].first
     if book.assigner.windows.of[window].last != NONE:
         return int(book.assigner.windows.of[window].last)
@@ -188,7 +190,7 @@ def last_of(window: int, rows: int, book: PassState) -> int:
 
 @kernel
 def new_window(group: int, number: int, first: int, book: PassState, st: Record) -> int:
-    """The cell of a new window after all windows of the group; -1: no room."""
+    """Return the cell of a new window after all windows of the group; -1: no room."""
     windows, cells = book.assigner.windows, book.store.cells
     mine = windows.of[group]
     st.windows += 1
@@ -261,7 +263,7 @@ def _shift_windows(
 
 @inline
 def _overtakes(kept: Kept, late: int, early: int) -> bool:
-    """Whether event ``late`` may precede ``early``, the earlier one by measured times."""
+    """Return whether event ``late`` may precede ``early``, the earlier one by measured times."""
     alike = kept.clock[late] == kept.clock[early] and kept.epoch[late] == kept.epoch[early]
     if alike and kept.epoch[late] != NO_EPOCH:
         return False
@@ -271,8 +273,8 @@ def _overtakes(kept: Kept, late: int, early: int) -> bool:
 
 @kernel
 def _may_move(place: int, by: int, book: PassState, widest: int, ahead: bool) -> bool:
-    """Whether ``by`` events (``ahead``: later ones, else earlier ones) may change places with that
-    at ``place``.
+    """Return whether ``by`` events (``ahead``: later ones, else earlier ones) may change places
+    with that at ``place``.
     """
     kept, prev = book.store.kept, book.assigner.windows.prev
     n, reach = 0, kept.unc[place] + widest

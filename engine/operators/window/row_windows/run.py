@@ -138,7 +138,7 @@ def _mark(gaps: GapTable, j: int, rows: int, book: PassState, st: Record) -> Non
 
 @inline
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
-    """Whether progress so far neither closes nor drops a window; else one is processed."""
+    """Return whether progress so far neither closes nor drops a window; else one is processed."""
     windows = book.assigner.windows
     full, leaves = is_due(windows.open, st.frontier), is_due(windows.kept, st.frontier)
     last = leaves and windows.of[windows.of[windows.kept.cells[0]].oldest].stale
@@ -177,7 +177,7 @@ def _close_first(batch: PassBatch, book: PassState, st: Record) -> None:
 
 @kernel
 def _begin(group: int, batch: PassBatch, book: PassState, st: Record) -> int:
-    """The cell of the group's next window (-1: no room), and move on to the following one."""
+    """Move on to the group's next window; return the cell of the current one, -1: no room."""
     windows, kept = book.assigner.windows, book.store.kept
     mine = windows.of[group]
     begin, limit = mine.begin, mine.limit

@@ -138,7 +138,7 @@ def cover(sessions: Sessions, one: Record, start: int, end: int) -> None:
 
 @kernel
 def is_whole(sessions: Sessions, one: Record, gap: int) -> bool:
-    """Whether session ``one``, of several events, cannot split."""
+    """Return whether session ``one``, of several events, cannot split."""
     start, end = one.low, one.high - gap
     place = one.seams
     while place != NONE and start <= end:
@@ -216,8 +216,8 @@ def enter(i: int, batch: PassBatch, book: PassState, st: Record) -> bool:
 
 @inline
 def _is_loose(one: Record, i: int, batch: PassBatch) -> bool:
-    """Whether row ``i`` is less than the gap away from a session of its clock only if the error of
-    the clock's rate is small.
+    """Return whether row ``i`` is less than the gap away from a session of its clock only if the
+    error of the clock's rate is small.
     """
     rows = batch.rows
     if one.clock == SEVERAL or one.clock != rows.clock[i] or one.epoch != rows.epoch[i]:
@@ -230,7 +230,7 @@ def _is_loose(one: Record, i: int, batch: PassBatch) -> bool:
 
 @inline
 def _is_final(session: Record, final_before: int, gap: int) -> bool:
-    """Whether a session is emitted and final."""
+    """Return whether a session is emitted and final."""
     return bool(session.emitted and session.last + gap <= final_before)
 
 
@@ -239,7 +239,7 @@ def _begin(
     group: int, before: int, after: int, i: int, nulls: int, batch: PassBatch, book: PassState,
     st: Record,
 ) -> int:  # fmt: skip
-    """A new session between two of the group; -1: no room."""
+    """Return a new session between two of the group; -1: no room."""
     rows, sessions = batch.rows, book.assigner
     one = find_or_add(book.store.cells, st.sessions, nulls | WHOLE, rows.keys, i)
     if one == NONE:
@@ -263,8 +263,8 @@ def _begin(
 
 @inline
 def closes_at(session: Record, gap: int, st: Record) -> int:
-    """The progress [ns] at which a session closes: no event in order can join it, except with a
-    clock error beyond ``widest``.
+    """Return the progress [ns] at which a session closes: no event in order can join it, except
+    with a clock error beyond ``widest``.
     """
     return int(min(session.high, session.last + st.widest) + gap)
 
@@ -388,7 +388,7 @@ def _correct(
 
 @inline
 def is_separate(one: Record, other: Record, gap: int) -> bool:
-    """Whether ``one`` and the later session ``other`` are separate under every clock error."""
+    """Return whether ``one`` and the later ``other`` are separate under every clock error."""
     if one.clock != SEVERAL and one.clock == other.clock and one.epoch == other.epoch:
         differ = abs((one.high - one.last) - (other.first - other.low))
         return bool(other.first - one.last - differ >= gap)

@@ -85,7 +85,7 @@ def run(batch: PassBatch, book: PassState) -> int:
 
 @inline
 def _settled(batch: PassBatch, book: PassState, st: Record) -> bool:
-    """Whether progress so far neither closes nor drops a session; else one is processed."""
+    """Return whether progress so far neither closes nor drops a session; else one is processed."""
     sessions = book.assigner
     ended, leaves = is_due(sessions.open, st.frontier), is_due(sessions.kept, st.frontier)
     last = st.frontier == FAR or (leaves and sessions.of[sessions.kept.cells[0]].stale)

@@ -60,7 +60,8 @@ class SelectedRows:
 
 
 def select_rows(where: Predicate, released: Released, unc_max: int) -> SelectedRows | None:
-    """The rows of ``released`` that ``where`` selects; None: no clock error changes the selection.
+    """Return the rows of ``released`` that ``where`` selects; None: no clock error changes the
+    selection.
 
     Args:
         where: of a plan with windows.
@@ -115,7 +116,7 @@ class _Rows:
         self._released, self._length, self._loose = released, length, loose
 
     def hold(self, predicate: Predicate, error: np.ndarray, end: int = 0) -> np.ndarray:
-        """Whether the predicate holds under the clock errors ``error`` [ns]; bool (n,).
+        """Return whether the predicate holds under the clock errors ``error`` [ns]; bool (n,).
 
         ``end``: 1 or -1: with the largest error of the length, too.
         """
@@ -131,7 +132,9 @@ class _Rows:
     def possible(
         self, predicate: Predicate, error: np.ndarray, *, truth: bool = True
     ) -> np.ndarray:
-        """Whether the predicate may be ``truth`` under the clock errors ``error``; bool (n,)."""
+        """Return whether the predicate may be ``truth`` under the clock errors ``error``; bool
+        (n,).
+        """
         if not self._loose.any():
             return self.hold(predicate, error)
         match predicate:
@@ -160,7 +163,7 @@ class _Rows:
 
 
 def _is_not_monotonic(node: Expression | Predicate) -> bool:
-    """Whether ``node`` may be not monotonic in the error of one clock."""
+    """Return whether ``node`` may be not monotonic in the error of one clock."""
     match node:
         case Arithmetic(op="*" | "/" as op, left=left, right=right):
             return bool(clocked_aliases([right])) and (op == "/" or bool(clocked_aliases([left])))
@@ -183,7 +186,7 @@ def _monotonic_comparisons(predicate: Predicate) -> Iterator[Comparison]:
 
 
 def _changes(comparison: Comparison, rows: _Rows, unc: np.ndarray, end: int) -> np.ndarray:
-    """The last error in [-unc, unc] before a comparison's outcome changes; int64 (n,)."""
+    """Return the last error in [-unc, unc] before a comparison's outcome changes; int64 (n,)."""
     before, behind = -unc, unc.copy()
     first = rows.hold(comparison, before, end)
     same = rows.hold(comparison, behind, end) == first
@@ -248,7 +251,7 @@ def new_runs(events: int) -> Runs:
 
 @inline
 def _before(kept: Kept, i: int, j: int) -> bool:
-    """Whether event ``i`` is before ``j``: by clock, epoch, time and uncertainty."""
+    """Return whether event ``i`` is before ``j``: by clock, epoch, time and uncertainty."""
     if kept.clock[i] != kept.clock[j]:
         return bool(kept.clock[i] < kept.clock[j])
     if kept.epoch[i] != kept.epoch[j]:
@@ -437,7 +440,7 @@ def choose(runs: Runs, c: RunChoice, sign: float, price: float, some: bool) -> i
 
 @kernel
 def add_chosen(runs: Runs, c: RunChoice, is_float: bool, sure: Summary, out: Summary) -> float:
-    """The sum of the chosen and the ``sure`` values, also written to ``out``."""
+    """Return the sum of the chosen and the ``sure`` values, also written to ``out``."""
     ints, floats = out.ints[0], out.floats[0]
     ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
     floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
@@ -455,7 +458,7 @@ def add_chosen(runs: Runs, c: RunChoice, is_float: bool, sure: Summary, out: Sum
 def bound_avg(
     runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: int, total: Summary, out: Summary
 ) -> float:
-    """The least (``sign`` 1) or largest average; NaN: there is no value.
+    """Return the least (``sign`` 1) or largest average; NaN: there is no value.
 
     ``sure``, ``total``: number and sum of the values certainly inside. ``out``: scratch.
     """
@@ -474,7 +477,7 @@ def bound_avg(
 
 @inline
 def less(of: Any, is_float: bool, sign: int, i: int, j: int) -> bool:
-    """Whether value ``i`` of ``of`` is smaller than ``j`` (``sign`` -1: larger)."""
+    """Return whether value ``i`` of ``of`` is smaller than ``j`` (``sign`` -1: larger)."""
     if is_float:
         return bool(sign * of.floats[i] < sign * of.floats[j])
     return bool(of.ints[i] < of.ints[j] if sign > 0 else of.ints[i] > of.ints[j])
@@ -482,7 +485,7 @@ def less(of: Any, is_float: bool, sign: int, i: int, j: int) -> bool:
 
 @kernel
 def nearest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool) -> int:
-    """The event with the smallest (``sign`` -1: largest) value of all runs; or -1.
+    """Return the event with the smallest (``sign`` -1: largest) value of all runs; or -1.
 
     ``sure``: the value of the certain events counts too.
     """
@@ -496,7 +499,7 @@ def nearest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool)
 
 @kernel
 def farthest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool) -> int:
-    """The event with the largest one of the assignments' smallest values; -1: there is none.
+    """Return the event with the largest one of the assignments' smallest values; -1: there is none.
 
     A clock that may have no value in the window does not limit it; any other limits it to the
     smallest value of its best run. If no clock limits it, it is that of the best single run.
@@ -517,8 +520,8 @@ def farthest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool
 def _best_run(
     runs: Runs, c: RunChoice, g: int, sign: int, is_float: bool, waiting: np.ndarray
 ) -> tuple[int, bool]:
-    """The best run of clock ``g``: (the event of its smallest value, which is the largest such one;
-    whether a run can be without values). ``waiting``: scratch.
+    """Return the best run of clock ``g``: (the event of its smallest value, which is the largest
+    such one; whether a run can be without values). ``waiting``: scratch.
     """
     best, empty = -1, False
     head = tail = 0
@@ -552,7 +555,7 @@ def _best_run(
 
 @kernel
 def _lowest(runs: Runs, c: RunChoice, unit: int, sign: int, is_float: bool) -> int:
-    """The event of the unit with the smallest value, or -1."""
+    """Return the event of the unit with the smallest value, or -1."""
     found = -1
     for j in range(runs.unit[unit], runs.unit[unit + 1]):
         if c.valid[j] and (found < 0 or less(c, is_float, sign, j, found)):

@@ -67,7 +67,7 @@ _NO_LATE: Final = np.empty(0, np.int64)
 def gap_table(
     columns: Sequence[np.ndarray], known: int, late_row: np.ndarray = _NO_LATE
 ) -> GapTable:
-    """The table of the gaps ``columns`` (int64, ``COLUMNS``); the first ``known`` are known."""
+    """Return the table of gaps ``columns`` (int64, ``COLUMNS``); the first ``known`` are known."""
     source, stream, incarnation, first_seq, events, _, first, last, left = columns
     by_number = np.lexsort((first_seq, incarnation, stream, source))
     weight = left.copy()
@@ -83,7 +83,7 @@ def gap_table(
 
 
 def _reach(of: Sequence[np.ndarray], end: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The largest ``end`` so far, in ``order``, among gaps with equal values in ``of``."""
+    """Return the largest ``end`` so far, in ``order``, among gaps with equal values in ``of``."""
     end, begins = end[order], np.zeros(len(order), np.bool_)
     for column in of:
         begins |= np.diff(column[order], prepend=column[order][:1]) != 0
@@ -93,21 +93,23 @@ def _reach(of: Sequence[np.ndarray], end: np.ndarray, order: np.ndarray) -> np.n
 
 
 def _places(order: np.ndarray) -> np.ndarray:
-    """The inverse of the permutation ``order``."""
+    """Return the inverse of the permutation ``order``."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     return places
 
 
 def _sums(weight: np.ndarray) -> np.ndarray:
-    """A binary indexed tree: at i >= 1 the sum of the last n weights, n being i's lowest bit."""
+    """Return a binary indexed tree: at i >= 1 the sum of the last n weights, n being i's lowest
+    bit.
+    """
     so_far, i = np.concatenate(([0], np.cumsum(weight))), np.arange(len(weight) + 1)
     return np.asarray(so_far - so_far[i & (i - 1)])
 
 
 @inline
 def _sum(sums: np.ndarray, n: int) -> int:
-    """The sum of the first ``n`` weights."""
+    """Return the sum of the first ``n`` weights."""
     total = 0
     while n > 0:
         total += sums[n]
@@ -137,8 +139,8 @@ def become_known(gaps: GapTable, j: int) -> None:
 
 @kernel
 def missing_between(gaps: GapTable, known: int, start: int, end: int) -> int:
-    """The missing events of the first ``known`` gaps that may be strictly between ``start`` and
-    ``end`` (at least ``start``); both in the unit of ``first`` and ``last``.
+    """Return the missing events of the first ``known`` gaps that may be strictly between ``start``
+    and ``end`` (at least ``start``); both in the unit of ``first`` and ``last``.
     """
     begun = int(np.searchsorted(gaps.firsts, end))
     ended = int(np.searchsorted(gaps.lasts, start + 1))
@@ -154,7 +156,9 @@ def missing_between(gaps: GapTable, known: int, start: int, end: int) -> int:
 
 @kernel
 def filled_by(gaps: GapTable, known: int, row: int) -> tuple[int, int]:
-    """The newest of the ``known`` gaps that a late ``row`` fills, or -1; and the row's place."""
+    """Return the newest of the ``known`` gaps that a late ``row`` fills, or -1; and the row's
+    place.
+    """
     late = np.searchsorted(gaps.late_row, row)
     part = int(len(gaps.left) - len(gaps.late_row) + late)
     if late == len(gaps.late_row) or gaps.late_row[late] != row:
@@ -226,14 +230,14 @@ clock errors of ms would fill the memory."""
 
 @inline
 def gives_rows(cells: Cells, gaps: GapTable, j: int) -> bool:
-    """Whether gap ``j`` creates results of windows without events."""
+    """Return whether gap ``j`` creates results of windows without events."""
     few = gaps.last[j] - gaps.first[j] < WINDOWS_MAX
     return bool(few and cells.tally[0].headers < ROWS_MAX)
 
 
 @inline
 def header_of(cells: Cells, window: int, gaps: GapTable, known: int, no_key: np.ndarray) -> int:
-    """The window's header, created if there is none; -1: no cell is free."""
+    """Return the window's header, created if there is none; -1: no cell is free."""
     headers = cells.tally[0].headers
     header = find_or_add(cells, window, HEADER, no_key, 0)
     if cells.tally[0].headers != headers:
