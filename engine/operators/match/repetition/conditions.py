@@ -86,8 +86,9 @@ def is_within(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
 
 @inline
 def condition_holds(s: SearchState, which: int, present: int, t_a: int) -> int:
-    """Return whether a condition holds for the events in ``rows``; ``present``: bits of their
-    steps.
+    """Return the certainty that a condition holds for the events in ``rows``.
+
+    ``present``: bits of their steps.
     """
     of = s.t.conditions[which]
     if of.needs & ~present:
@@ -109,7 +110,7 @@ def condition_holds(s: SearchState, which: int, present: int, t_a: int) -> int:
 
 @kernel
 def step_holds(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
-    """Return whether the conditions of ``step`` hold for ``row``, which is put into ``rows``.
+    """Return the certainty that the conditions of ``step`` hold for ``row``; put it into ``rows``.
 
     ``before``: the previous event of the step, or -1. ``present``: bits of the steps so far.
     """
@@ -198,8 +199,10 @@ def conditions_hold(
     s: SearchState, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
     taken: int, t_a: int,
 ) -> int:  # fmt: skip
-    """Return whether the conditions ``first`` to ``to`` hold for a match. ``taken``: the step of
-    its last event: its earlier events were checked before; -1: all events are checked.
+    """Return the certainty that the conditions ``first`` to ``to`` hold for a match.
+
+    ``taken``: the step of its last event: its earlier events were checked before; -1: all events
+    are checked.
     """
     found, made = CERTAIN, False
     again = taken >= 0 and size > 1 and path[from_ + size - 2].step == taken
@@ -238,8 +241,9 @@ def has_prefix_conditions(s: SearchState, step: int) -> bool:
 
 @kernel
 def trial_holds(s: SearchState, size: int, t_a: int) -> int:
-    """Return whether the prefix conditions hold for the ``size`` events in ``trial``; puts them
-    into ``rows``.
+    """Return the certainty that the prefix conditions hold for the ``size`` events in ``trial``.
+
+    The events are put into ``rows``.
     """
     step = s.trial[size - 1].step
     of, present = s.t.steps[step], place_events(s, s.trial, 0, size)

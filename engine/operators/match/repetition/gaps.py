@@ -67,8 +67,9 @@ def among_path(s: SearchState, from_: int, size: int, row: int) -> bool:
 
 @kernel
 def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
-    """Return whether ``row`` ends the repetition of event ``at`` of the path and the next one by
-    UNTIL: it comes after the first and before the last event of the repetition.
+    """Return the certainty that ``row`` ends the repetition at event ``at`` of the path by UNTIL.
+
+    It then comes after the first and before the last event of the repetition.
     """
     step, end, begun, goes_on = s.path[at].step, from_ + size, IMPOSSIBLE, IMPOSSIBLE
     until = s.t.steps[step].until
@@ -89,9 +90,7 @@ def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t
 
 @kernel
 def breaks_run(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
-    """Return whether ``row``, between event ``at`` of the path and the next one, breaks the
-    contiguity.
-    """
+    """Return the certainty that ``row``, after event ``at`` of the path, breaks the contiguity."""
     now, step, member = s.setting[0], s.path[at].step, s.events[row].member
     if now.contiguity == STRICT:
         return CERTAIN
@@ -177,7 +176,10 @@ def _breach(s: SearchState, lies: int, row: int, gap: int) -> int:
 def _breach_certainty(
     s: SearchState, from_: int, size: int, gap: int, whole: int, row: int, t_a: int
 ) -> int:
-    """Return whether ``row`` breaks the match in the gap before its event ``gap``, or after all."""
+    """Return the certainty that ``row`` breaks the match in the gap before event ``gap``.
+
+    ``gap`` = ``size``: in the gap after all events.
+    """
     first, last, at = s.path[from_], s.path[from_ + size - 1], from_ + gap - 1
     low, high, between = -1, first.step, 0 < gap < size
     ends, found = IMPOSSIBLE, IMPOSSIBLE

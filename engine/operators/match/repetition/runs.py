@@ -132,7 +132,7 @@ def _write_path(s: SearchState, link: int, path: np.ndarray, from_: int, size: i
 
 @kernel
 def _prefix_holds(s: SearchState, run: int, row: int, step: int) -> int:
-    """Return whether the prefix conditions hold for the run with ``row`` taken next as ``step``."""
+    """Return the certainty that the prefix conditions hold for the run and ``row`` as ``step``."""
     its = s.runs[run]
     _write_path(s, its.link, s.trial, 0, its.size)
     s.trial[its.size].row, s.trial[its.size].step = row, step

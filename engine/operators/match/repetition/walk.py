@@ -104,7 +104,10 @@ def _can_follow(s: SearchState, depth: int, row: int, t_a: int) -> bool:
 
 @kernel
 def _prefix_holds(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
-    """Return whether the prefix conditions hold for the taken events and ``row`` as ``step``."""
+    """Return the certainty that the prefix conditions hold for the taken events and ``row``.
+
+    ``step``: the step of ``row``.
+    """
     for d in range(depth + 1):
         s.trial[d].row, s.trial[d].step = s.levels[d].row, s.levels[d].step
     s.trial[depth + 1].row, s.trial[depth + 1].step = row, step
@@ -266,8 +269,9 @@ def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
 def _has_better_reading(
     s: SearchState, w: MatchFilter, from_: int, size: int, completing: int, certainty: int
 ) -> int:
-    """Return whether another reading of the same events replaces the walked one: one of higher
-    ``certainty``, or of the same and with earlier steps. -1: no room.
+    """Return 1 if another reading of the same events replaces the walked one, else 0; -1: no room.
+
+    It does if it has a higher ``certainty``, or the same and earlier steps.
     """
     now, place, is_past_walked, found = s.setting[0], 0, False, 0
     s.reading[0].step = -1
