@@ -3,8 +3,8 @@
 Machine code is cached on disk under a digest of its inputs (``engine.kernels.kernel_cache``) in
 ``SLACKWATER_CACHE`` (default: the user's cache directory); the Spark host passes this setting to
 executors. ``SLACKWATER_UNCOMPILED=1`` runs kernels as plain Python (``engine.kernels.uncompiled``)
-for a debugger. ``SLACKWATER_COMPILED=1`` compiles them also for few events.
-``SLACKWATER_PLAIN_NUMBA=1`` compiles them with Numba's public interfaces only.
+for a debugger. ``SLACKWATER_COMPILED=1`` compiles them from ``FEW`` events on, instead of
+``FEW_UNCOMPILED``. ``SLACKWATER_PLAIN_NUMBA=1`` compiles them with Numba's public interfaces only.
 """
 
 from __future__ import annotations
