@@ -1,4 +1,8 @@
-"""From statements to plans; statements that read the results of others form a cascade."""
+"""From statements to plans; statements that read the results of others form a cascade.
+
+A statement reads the streams of its FROM, its JOIN or the steps of its pattern. It reads results if
+``CREATE STREAM`` defines one of them. The order of the statements has no meaning.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +45,9 @@ from slackwater.engine.query.results_as_events import (
 )
 from slackwater.engine.query.schema import refuse_named
 
-# From statements to plans; statements that read the results of others form a cascade.
-#
-# A statement reads what its FROM, its JOIN or its pattern's steps name; where that is a stream
-# which ``CREATE STREAM`` has made, it reads results. Statements may stand in any order.
-
 
 class StatementError(UserError):
-    """A statement is at fault; ``place``: of its text among those that were given."""
+    """A statement is invalid; ``place``: the index of its text in the call."""
 
     def __init__(self, message: str, place: int) -> None:
         super().__init__(message)
@@ -56,8 +55,8 @@ class StatementError(UserError):
 
 
 class _Read(Struct, frozen=True):
-    """A statement with its plan, and what it reads. ``whole``: the text in which it stands, which
-    is at ``place`` among all.
+    """A statement, its plan and the streams it reads; ``whole``: the text that contains it,
+    ``place``: the index of that text.
     """
 
     statement: Statement
@@ -69,7 +68,7 @@ class _Read(Struct, frozen=True):
 
 @contextmanager
 def _at(place: int) -> Iterator[None]:
-    """Errors inside are of the text at ``place``."""
+    """Give errors inside the block the index ``place`` of the text."""
     try:
         yield
     except StatementError:
@@ -79,7 +78,7 @@ def _at(place: int) -> Iterator[None]:
 
 
 def statement_names(texts: Mapping[str, str]) -> dict[str, str]:
-    """The names of the statements of ``texts`` by name, and in the text of which name each is."""
+    """Return, by name of statement, the name of the text that contains it."""
     return {one.stream or name: name for name, text in texts.items() for one in statements(text)}
 
 
@@ -89,20 +88,20 @@ def read_statements(
     names: Sequence[str] | None = None,
     tables: Tables = NO_TABLES,
 ) -> tuple[tuple[Plan, ...], bool]:
-    """The plans of all statements of ``texts``, and whether EXPLAIN asks for the plans themselves.
+    """Return the plans of all statements in ``texts``, and whether EXPLAIN asks for the plans only.
 
-    Those that read the log come first, and behind them each one comes after what it reads.
+    Plans that read the log come first; each other plan follows the plans that it reads.
 
     Args:
-        texts: one statement or more each.
-        time_unit: of numbers that stand for times and have no unit.
-        names: of the statement of each text that CREATE STREAM does not name; by default such
-            statements are called ``q1``, ``q2`` ... by their places among all.
-        tables: those that LOOKUP may name.
+        texts: each has one or more statements.
+        time_unit: unit of times that are written without one.
+        names: name for the statement of each text that CREATE STREAM does not name; by default
+            ``q1``, ``q2`` ... by position among all statements.
+        tables: reference tables for LOOKUP.
 
     Raises:
-        UserError: a statement is at fault; the message has its line, a caret and a remedy. A
-            ``StatementError``, unless two are together.
+        UserError: a statement is invalid; the message shows line, caret and remedy. It is a
+            ``StatementError`` unless the error concerns two statements.
     """
     found: list[tuple[Statement, str, int]] = []
     for place, text in enumerate(texts):
@@ -125,7 +124,7 @@ def read_statements(
 
 
 def _streams(found: Sequence[tuple[Statement, str, int]]) -> set[str]:
-    """The names that CREATE STREAM gives; each is unique."""
+    """Return the names that CREATE STREAM defines; each must be unique."""
     taken: set[str] = set()
     for one, text, place in found:
         if one.stream is None:
@@ -140,7 +139,7 @@ def _streams(found: Sequence[tuple[Statement, str, int]]) -> set[str]:
 
 
 def _check_names(read: Sequence[_Read]) -> None:
-    """A stream may not be called as another statement is."""
+    """Refuse two statements with the same name."""
     names = [each.plan.name for each in read]
     for each in read:
         if names.count(each.plan.name) > 1:
@@ -156,7 +155,7 @@ def _check_names(read: Sequence[_Read]) -> None:
 
 
 def _named(plan: Plan) -> tuple[str, ...]:
-    """The streams or types that ``plan`` reads, in written order; none: every stream."""
+    """Return the streams or types that ``plan`` reads, in written order; empty: every stream."""
     if isinstance(plan, WindowPlan):
         return plan.streams
     pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
@@ -180,7 +179,7 @@ def _plans_in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...
     try:
         order = list(TopologicalSorter(reads).static_order())
     except CycleError as error:
-        # The library gives it the way that results flow.
+        # graphlib lists the cycle in the direction of the results.
         circle = error.args[1][::-1]
         with _at(by_name[circle[0]].place):
             raise _circle(by_name, circle) from None
@@ -213,8 +212,9 @@ def _plans_in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...
 
 
 def _keys_to_conditions(plan: SeqPlan, varying: frozenset[str]) -> SeqPlan:
-    """``plan`` with equalities of negated steps on ``varying`` columns among the other conditions:
-    as a key, one would keep an event away whose value may be another.
+    """Return ``plan`` with equalities of negated steps on ``varying`` columns moved to ``others``.
+
+    As a partition key they would exclude events whose value can still change.
     """
     negated = {step.alias for step in plan.steps if step.negated}
     groups, others = [], list(plan.others)
@@ -251,7 +251,7 @@ def _circle(by_name: dict[str, _Read], circle: Sequence[str]) -> UserError:
 
 
 def _check_unknown(read: Sequence[_Read], streams: set[str], used: set[str]) -> None:
-    """A name like that of a stream which nobody reads is most likely a slip of the pen."""
+    """Refuse a name close to an unread stream: it is most likely a misspelling."""
     unread = streams - used
     for each in read:
         for name in each.named:
@@ -264,7 +264,7 @@ def _check_unknown(read: Sequence[_Read], streams: set[str], used: set[str]) -> 
 
 
 def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
-    """Refuses columns that the results have not, and what is not asked of results."""
+    """Refuse unknown columns of the results, and clauses that need events of the log."""
     plan, columns = each.plan, {source.name: returned_columns(source) for source in sources}
     pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
     for lookup in lookups_of(plan):
@@ -321,7 +321,7 @@ def _missing_column(
 
 
 def _place(each: _Read, name: str) -> Span:
-    """Where the statement names a stream or a type first."""
+    """Return where the statement first names a stream or type."""
     for node in s.walk(parse(each.statement.text)):
         names: tuple[s.Name, ...] = ()
         match node:
@@ -335,18 +335,18 @@ def _place(each: _Read, name: str) -> Span:
     return each.statement.named_at
 
 
-# Queries by name, as a scenario has them: each a statement or several, whichever read others.
+# Queries by name, as in a scenario: each text has one or more statements, which may read others.
 
 
 def parse_queries(queries: Mapping[str, str], tables: Tables = NO_TABLES) -> tuple[Plan, ...]:
-    """The plans of all statements, after those that they read.
+    """Return the plans of all statements; each plan follows those that it reads.
 
     Args:
-        queries: text by name; a statement that ``CREATE STREAM`` names has that name instead.
-        tables: those that LOOKUP may name.
+        queries: text by name; a name in ``CREATE STREAM`` takes precedence.
+        tables: reference tables for LOOKUP.
 
     Raises:
-        UserError: one is at fault (``StatementError``).
+        UserError: a statement is invalid (``StatementError``).
     """
     if not queries:
         return ()

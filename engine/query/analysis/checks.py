@@ -1,5 +1,5 @@
-"""CHECK and HISTORY BY: conditions on results before their emission (Z10 5.2). EMIT AT MOST: their
-number.
+"""Analyse CHECK and HISTORY BY, conditions on results before their emission (Z10 5.2), EMIT AT
+MOST, which limits their number, and UNDER CONSTRAINT.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from slackwater.engine.query.render import looked_up
 from slackwater.engine.query.repeat_plan import RepeatPlan
 from slackwater.engine.query.shape import of_intervals, of_rows, shape_of
 
-# UNDER CONSTRAINT: the constraint of a trace, and patterns that may be monitored under one.
+# UNDER CONSTRAINT: the constraint of a trace, and the patterns that support it.
 
 
 MAX_TIMES: Final = 1_000
@@ -70,10 +70,10 @@ MAX_TIMES: Final = 1_000
 def monitor_plan(
     pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: s.Under, text: str, time_unit: str
 ) -> MonitorPlan:
-    """The plan of ``pattern`` under a constraint.
+    """Build the plan of ``pattern`` under a constraint.
 
     Raises:
-        UserError: the constraint is at fault, or the pattern is of another kind.
+        UserError: the constraint is invalid, or it does not support this kind of pattern.
     """
     _check_pattern(pattern, parsed, under, text)
     context = Context(text, time_unit, lambda reference: _attribute(reference, text))
@@ -122,7 +122,7 @@ def _check_pattern(
 
 
 def _timeout(under: s.Under, context: Context) -> dict[str, Any]:
-    """The fields of a ``MonitorPlan`` that follow from TIMEOUT."""
+    """Return the fields of a ``MonitorPlan`` that TIMEOUT determines."""
     if under.timeout is None:
         return {}
     length = length_of(under.timeout, under.zone, context, "TIMEOUT")
@@ -156,17 +156,17 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
 
 MAX_RULES: Final = 32
 MAX_SHOWN: Final = 1_000
-"""Largest number of EMIT AT MOST: so many earlier results are read for each result."""
+"""Largest number in EMIT AT MOST: each result reads up to that many earlier results."""
 _FORMS: Final = "as in past_count(1 h) < 3, or past_count(other_query, 1 h) >= 1"
 
 
 def checked_plan(
     plan: Plan, clauses: tuple[s.Clause, ...], text: str, time_unit: str
 ) -> Plan:  # fmt: skip
-    """``plan`` with the checks of ``clauses``; ``plan`` itself if there are none.
+    """Return ``plan`` with the checks in ``clauses``; ``plan`` itself if there are none.
 
     Raises:
-        UserError: a rule names an unknown column, two rules have one name, or alerts are checked.
+        UserError: a rule names an unknown column, two rules share a name, or the plan gives alerts.
     """
     nodes = [clause for clause in clauses if isinstance(clause, s.CheckNode)]
     history = only_clause(clauses, s.HistoryBy, text)
@@ -225,7 +225,7 @@ class _CheckReader:
         self.labels = [one.label for window in plan.windows for one in window.aggregates]
 
     def rule(self, node: s.CheckNode) -> ResultRule:
-        """One CHECK."""
+        """Return the rule of one CHECK."""
         before = len(self.lookups)
         found = condition(with_names(node.condition, self._history_reference), self.context)
         if next(attributes_in(found), None) is None:
@@ -244,14 +244,14 @@ class _CheckReader:
         return ResultRule(node.name.text, found, hold, node.drop)
 
     def key(self, clause: s.HistoryBy) -> tuple[Expression, ...]:
-        """HISTORY BY."""
+        """Return the key expressions of HISTORY BY."""
         if self.plan.windows:
             hint = "leave HISTORY BY out: windows have a history for each group"
             raise self.context.refuse(clause.at, "HISTORY BY is of patterns and joins", hint)
         return self._values(clause.values)
 
     def limit(self, clause: s.EmitLimitClause, rules: list[ResultRule]) -> EmitLimit:
-        """EMIT AT MOST."""
+        """Return the limit of EMIT AT MOST."""
         message = f"EMIT AT MOST takes a whole number from 1 to {MAX_SHOWN}"
         hint = "as in EMIT AT MOST 1 EVERY 1 h"
         most = whole_number(clause.most, MAX_SHOWN, self.context.text, message, hint)
@@ -304,7 +304,9 @@ class _CheckReader:
         return tuple(found)
 
     def _history_reference(self, call: s.Call) -> s.Node:
-        """A reference in place of a history function; an aggregate over a step stays as it is."""
+        """Return a reference in place of a history function; keep an aggregate over a repeated
+        step.
+        """
         name = call.function.text.lower()
         if self.repeated is not None and name in ROLES_OF_ALL:
             return call

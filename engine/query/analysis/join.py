@@ -1,8 +1,8 @@
-"""From the parts of a SELECT that joins two streams to its plan.
+"""Analyse SELECT queries that join two streams.
 
-The pairs are one branch, a pattern of two events at most WITHIN apart. A side that is kept adds a
-branch: one event, and a negated step that is its partner. So certainty, corrections and what is
-kept for how long are those of patterns.
+The pairs are one branch: a pattern of two events at most WITHIN apart. An outer side adds a branch:
+one event, and its partner as a negated step. Certainty, corrections and retention are therefore
+the same as for patterns.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from slackwater.engine.query.shape import JOINED
 
 _P = TypeVar("_P")
 _NO_PARTNER: Final = "\0no partner"
-"""Ends the alias of a side where there is no event of it; no query can write such a name."""
+"""Suffix of the alias of a missing partner; no query can contain such a name."""
 _OF_ROWS: Final = "of its rows another statement makes windows: CREATE STREAM pairs AS ...; ..."
 _KEPT: Final = {
     JoinKind.INNER: (False, False),
@@ -64,14 +64,14 @@ _KEPT: Final = {
     JoinKind.FULL: (True, True),
     JoinKind.ANTI: (True, False),
 }
-"""Whether events of the left side, and of the right one, give a row without a partner."""
+"""Whether events of the left and of the right side give a row without a partner."""
 
 
 def join_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> JoinPlan:
-    """The plan of a SELECT query that has a JOIN.
+    """Build the plan of a SELECT query with JOIN.
 
     Raises:
-        UserError: names, clauses or conditions are at fault.
+        UserError: a name, a clause or a condition is invalid.
     """
     return _Join(parsed, text, time_unit).plan(name)
 
@@ -166,8 +166,9 @@ class _Join(QueryReader):
     # ---- clauses --------------------------------------------------------------------------------
 
     def _extent(self) -> tuple[int, int | None, int | None]:
-        """How far apart two partners may be, and the windows' length and slide, if by windows [ns];
-        no slide: they tumble.
+        """Return the largest distance of two partners, and length and slide of the windows [ns].
+
+        Length and slide are None for WITHIN; the slide is None for tumbling windows.
         """
         clauses = self.parsed.clauses
         within = only_clause(clauses, s.Within, self.text)
@@ -193,7 +194,9 @@ class _Join(QueryReader):
         return size, size, every
 
     def _check_where(self, where: list[Term]) -> None:
-        """WHERE chooses among rows; one on a side that may be missing would be half an ON."""
+        """Refuse a WHERE on a side that may be missing: it would drop all rows without a
+        partner.
+        """
         kept = {side for side in (0, 1) if _KEPT[self.kind][side]}
         missing = [self.aliases[side] for side in (0, 1) if 1 - side in kept]
         for term in where:
@@ -208,7 +211,7 @@ class _Join(QueryReader):
                 raise self.refuse(term.at, message, hint)
 
     def _selected(self) -> tuple[Computed, ...]:
-        """The columns of a row; none: ``SELECT *``."""
+        """Return the columns of a row; empty for ``SELECT *``."""
         columns: list[tuple[s.Item, Expression]] = []
         if self.parsed.items and self.parsed.everything is not None:
             hint = "name the columns, or write SELECT * alone: all attributes of both sides"
@@ -240,7 +243,9 @@ class _Join(QueryReader):
     def _pair(
         self, bare: SeqPlan, on: list[Term], where: list[Term], same: list[Predicate]
     ) -> SeqPlan:
-        """Of the pairs. What ON asks of a side that is kept is no condition on its events."""
+        """Build the branch of the pairs; conditions of ON on an outer side do not filter its
+        events.
+        """
         side_conditions: tuple[list[Predicate], list[Predicate]] = ([], [])
         others: list[Predicate] = []
         equalities: list[tuple[Attribute, ...]] = []
@@ -262,7 +267,7 @@ class _Join(QueryReader):
         return replace(bare, steps=steps, equalities=tuple(equalities), others=(*others, *same))
 
     def _key(self, predicate: Predicate) -> tuple[Attribute, Attribute] | None:
-        """The two attributes that must be equal, of the left and of the right side."""
+        """Return the two attributes that must be equal, left side first, or None."""
         match predicate:
             case Comparison(op="=", left=Attribute() as one, right=Attribute() as two) if (
                 not is_clocked(predicate)
@@ -273,11 +278,11 @@ class _Join(QueryReader):
     def _without_partner(
         self, pair: SeqPlan, side: int, on: list[Term], same: list[Predicate]
     ) -> SeqPlan:
-        """The events of a side that have no partner."""
+        """Build the branch of the events of ``side`` that have no partner."""
         mine, other = pair.steps[side], pair.steps[1 - side]
         absent = replace(other, alias=other.alias + _NO_PARTNER, negated=True)
         if _KEPT[self.kind][1 - side]:
-            # As a partner it must be what ON asks of it, which else it need not.
+            # The partner must satisfy ON itself: an outer side is not filtered by it.
             conditions = [t.predicate for t in on if t.aliases == {other.alias}]
             absent = replace(
                 absent, where=conjunction([_renamed(p, other, absent) for p in conditions])
@@ -288,7 +293,8 @@ class _Join(QueryReader):
         for predicate in (*(t.predicate for t in on), *same):
             named = {attribute.alias for attribute in attributes_in(predicate)}
             if named == {mine.alias}:
-                # It decides whether anything is a partner, so it goes with the partner.
+                # The condition decides whether any event is a partner, so it applies to the
+                # partner.
                 here = Comparison(
                     "=", Attribute("stream", absent.alias), Constant(other.streams[0])
                 )
@@ -311,7 +317,7 @@ def _named(source: s.JoinSide) -> s.Name:
 
 
 def _renamed(node: _P, old: Step, new: Step) -> _P:
-    """``node`` of the step ``new`` instead of ``old``."""
+    """Return ``node`` with the alias of ``old`` replaced by that of ``new``."""
     return with_attributes(
         node,
         lambda one: dataclasses.replace(one, alias=new.alias) if one.alias == old.alias else one,

@@ -1,5 +1,5 @@
-"""The pattern of an EVENT query: its steps and groups, its ORs, how its WHERE is split, what RETURN
-selects, and FROM and PARTITION BY.
+"""Analyse the pattern of an EVENT query: steps, groups, alternatives of OR, the split of WHERE,
+RETURN, FROM and PARTITION BY.
 """
 
 from __future__ import annotations
@@ -42,22 +42,19 @@ from slackwater.engine.query.plan import (
 from slackwater.engine.query.render import render_expression
 from slackwater.engine.query.shape import leaves, unscoped
 
-# The pattern of an EVENT query: its steps, how they are grouped, and the alternatives of its ORs.
-#
-# Whatever the grammar reads but this version has no operator for is refused here, with its place.
-
+# Syntax that the grammar accepts but this version does not support is refused here, with its place.
 
 STEPS_MAX: Final = 60
-"""An operator keeps one bit per step in 64 bits."""
+"""The matcher keeps one bit per step in a 64-bit integer."""
 BRANCHES_MAX: Final = 64
 _T = TypeVar("_T", bound=Part | TreePart)
 
 
 class Pattern(QueryReader):
-    """The steps of a pattern in written order, and ``tree``, their groups (OR included).
+    """The steps of a pattern in written order, and ``tree``, their groups including OR.
 
     Raises:
-        UserError: a step's name, a negation or a group is at fault.
+        UserError: a step's name, a negation or a group is invalid.
     """
 
     kind, most = "a pattern", STEPS_MAX
@@ -67,16 +64,16 @@ class Pattern(QueryReader):
         self.at = parsed.at
         self.steps: dict[str, Step] = {}
         self.spans: list[Span] = []
-        """The place of each step in the text, without the sign of a negated one."""
+        """Where each step is in the text, without the ``!`` of a negated step."""
         self.iseq = parsed if isinstance(parsed, s.IseqNode) else None
         self.tree = self._part(parsed, "SEQ") if self.iseq is None else self._interval_steps()
 
     def alternatives(self) -> list[Part]:
-        """``tree`` once for each combination of the ORs' alternatives, without OR.
+        """Return one tree without OR for each combination of the alternatives in ``tree``.
 
         Raises:
-            UserError: there are too many; or one of them has no positive step, or a negated one
-                of which nothing says which time it covers.
+            UserError: there are too many; or an alternative has no positive step, or a negated step
+                    whose scope in time is not bounded.
         """
         negated = frozenset(p for p, step in enumerate(self.steps.values()) if step.negated)
         aliases = list(self.steps)
@@ -89,7 +86,7 @@ class Pattern(QueryReader):
         return found
 
     def combinations(self, joined: Callable[[Any, Sequence[Any]], Any]) -> list[Any]:
-        """``combinations`` of ``tree``, in each of which some step occurs."""
+        """Return the ``combinations`` of ``tree``; each must contain a positive step."""
         count = count_of(self.tree)
         if count > BRANCHES_MAX:
             message = f"the ORs make {count} combinations; at most {BRANCHES_MAX} are answered"
@@ -134,7 +131,9 @@ class Pattern(QueryReader):
         return unsupported(self.text, relation.at, f"the relation {relation.word}")
 
     def _interval_steps(self) -> Part:
-        """The steps of an ISEQ; which ones, and when a negated one counts, its TList says."""
+        """Add the steps of an ISEQ; its TList defines their order and when a negated step
+        counts.
+        """
         assert self.iseq is not None
         for node in self.iseq.parts:
             negated = isinstance(node, s.NegatedNode)
@@ -147,7 +146,7 @@ class Pattern(QueryReader):
         return Group("ISEQ", tuple(range(len(self.steps))))
 
     def _absent(self, node: s.NegatedNode) -> list[int]:
-        """The places of a negated step, or of those in a negated OR: none may occur."""
+        """Add a negated step, or each step of a negated OR, and return their places."""
         part = node.part
         match part:
             case s.NegatedNode():
@@ -164,7 +163,7 @@ class Pattern(QueryReader):
         raise self.refuse(node.at, f"{word}(...) cannot be negated", hint)
 
     def _either(self, node: s.GroupNode, *, negated: bool) -> int:
-        """``OR(A, B) x``: one step of several types."""
+        """Add ``OR(A, B) x``, a step of several types, and return its place."""
         types = either_types(node, self.text)
         assert node.alias is not None
         place = self._add(s.StepNode(node.alias, None, node.at), negated=negated)
@@ -194,10 +193,10 @@ class Pattern(QueryReader):
 
 
 def either_types(node: s.GroupNode, text: str) -> tuple[str, ...]:
-    """The types of a group that has an alias, which is one step.
+    """Return the types of an OR group with an alias, which is one step.
 
     Raises:
-        UserError: it is no OR of types.
+        UserError: the group is not an OR of types.
     """
     assert node.alias is not None
     alike = node.op == "OR" and all(
@@ -213,7 +212,9 @@ def either_types(node: s.GroupNode, text: str) -> tuple[str, ...]:
 
 
 def joined(op: str, parts: list[Part]) -> Part:
-    """The group of ``parts``: the same group inside it is one with it, and one part is itself."""
+    """Return the group of ``parts``; nested groups of the same kind are merged, a single part stays
+    a part.
+    """
     flat: list[Part] = []
     for part in parts:
         same = isinstance(part, Group) and part.op == op
@@ -222,7 +223,7 @@ def joined(op: str, parts: list[Part]) -> Part:
 
 
 def placed(tree: _T) -> tuple[list[int], _T]:
-    """The places that ``tree`` has, and ``tree`` with their ranks in their stead."""
+    """Return the sorted places in ``tree``, and ``tree`` with each place replaced by its rank."""
     kept = sorted(leaves(tree))
     rank = {place: number for number, place in enumerate(kept)}
 
@@ -235,7 +236,7 @@ def placed(tree: _T) -> tuple[list[int], _T]:
 
 
 def count_of(part: Part | TreePart) -> int:
-    """How many combinations the alternatives of a tree's ORs have."""
+    """Return the number of combinations of the alternatives in a tree."""
     if isinstance(part, int):
         return 1
     counts = [count_of(inner) for inner in part.parts]
@@ -243,7 +244,7 @@ def count_of(part: Part | TreePart) -> int:
 
 
 def combinations(part: Any, joined: Callable[[Any, Sequence[Any]], Any]) -> list[Any]:
-    """A tree once for each of them, without OR; ``joined``: a group with other parts."""
+    """Return one tree without OR for each combination; ``joined`` builds a group with new parts."""
     if isinstance(part, int):
         return [part]
     found = [combinations(inner, joined) for inner in part.parts]
@@ -252,11 +253,11 @@ def combinations(part: Any, joined: Callable[[Any, Sequence[Any]], Any]) -> list
     return [joined(part, trees) for trees in product(*found)]
 
 
-# Splits a pattern's WHERE: predicates of one step, equality groups across steps, the rest.
+# Splits the WHERE of a pattern: predicates of one step, equality groups across steps, the rest.
 #
-# Equalities are closed transitively (``a.id = b.id AND b.id = c.id`` is one group) over positive
-# steps only: a predicate on a negated step decides which of its instances count (SPEC 4.1), so it
-# must not make two positive steps equal. Nor over times, whose equality is as uncertain as clocks.
+# Equality is transitive (``a.id = b.id AND b.id = c.id`` is one group), but only over positive
+# steps: a predicate on a negated step decides which of its events count (SPEC 4.1), so it must not
+# make two positive steps equal. Times are never in a group: their equality is uncertain.
 
 
 Node = tuple[str, str]
@@ -264,7 +265,7 @@ Node = tuple[str, str]
 
 
 class Split(Struct):
-    """``where`` by alias; groups and others as in ``engine.query.plan.SeqPlan``."""
+    """``where`` by alias; ``equalities`` and ``others`` as in ``engine.query.plan.SeqPlan``."""
 
     where: dict[str, Predicate]
     equalities: tuple[tuple[Attribute, ...], ...]
@@ -272,7 +273,7 @@ class Split(Struct):
 
 
 class Term(Struct):
-    """One conjunct of a WHERE: the steps that it names, and its place in the text."""
+    """One conjunct of a WHERE, the steps that it names, and its place in the text."""
 
     predicate: Predicate
     aliases: frozenset[str]
@@ -280,7 +281,7 @@ class Term(Struct):
 
 
 class _Parts(Struct):
-    """Conjuncts by what they join; numbers are their places in the WHERE."""
+    """Conjuncts by the steps that they name; integers are positions in the WHERE."""
 
     single: dict[str, list[Predicate]] = field(default_factory=dict)
     equal: list[tuple[int, Attribute, Attribute]] = field(default_factory=list)
@@ -288,10 +289,10 @@ class _Parts(Struct):
 
 
 def read_terms(node: s.Node | None, steps: Sequence[Step], context: Context) -> list[Term]:
-    """The conjuncts of the WHERE ``node`` of a pattern with ``steps``, in written order.
+    """Return the conjuncts of the WHERE ``node`` of a pattern with ``steps``, in written order.
 
     Raises:
-        UserError: a condition is malformed, names no step, or joins two negated steps.
+        UserError: a condition is invalid, names no step, or names two negated steps.
     """
     negated = {step.alias for step in steps if step.negated}
     found: list[Term] = []
@@ -308,10 +309,10 @@ def read_terms(node: s.Node | None, steps: Sequence[Step], context: Context) -> 
 
 
 def split(terms: Sequence[Term], steps: Sequence[Step], *, shared: bool = False) -> Split:
-    """Splits the conjuncts ``terms`` of a pattern with ``steps``.
+    """Split the conjuncts ``terms`` of a pattern with ``steps``.
 
-    ``shared``: the steps are those of other patterns too, so ``where`` has nothing but what was
-    written of one step alone.
+    ``shared``: other patterns use the steps too, so ``where`` has only conditions that the query
+    states for one step.
     """
     parts = _Parts()
     negated = {step.alias for step in steps if step.negated}
@@ -344,7 +345,7 @@ def _node(attribute: Attribute) -> Node:
 def _groups(
     parts: _Parts, order: list[str], negated: set[str], *, shared: bool
 ) -> tuple[tuple[Attribute, ...], ...]:
-    """Equality groups; what does not fit in a group goes to ``parts.single`` or ``others``."""
+    """Return equality groups; add what fits into no group to ``parts.single`` or ``others``."""
     groups: list[list[Node]] = []
 
     def group_of(node: Node) -> list[Node]:
@@ -375,9 +376,9 @@ def _groups(
 
 
 def _one_each(group: list[Node], parts: _Parts, *, shared: bool) -> list[Node]:
-    """Keeps each step's first attribute; its others must equal that one within the step.
+    """Keep the first attribute of each step; further ones must equal it within the step.
 
-    Where the step is ``shared``, they must equal another step's instead, to the same effect.
+    If the steps are ``shared``, further attributes must equal another step's, which is equivalent.
     """
     kept: dict[str, Node] = {}
     more: list[Node] = []
@@ -398,7 +399,7 @@ def _one_each(group: list[Node], parts: _Parts, *, shared: bool) -> list[Node]:
 
 
 def _ordered(groups: list[list[Node]], order: list[str]) -> tuple[tuple[Attribute, ...], ...]:
-    """Members by their steps' order, groups by their members; lone leftovers drop out."""
+    """Sort members by step and groups by members; drop groups of one member."""
     ranked = sorted(
         sorted((order.index(alias), name) for alias, name in group)
         for group in groups
@@ -411,7 +412,7 @@ def _ordered(groups: list[list[Node]], order: list[str]) -> tuple[tuple[Attribut
 
 
 class Returned(Struct, frozen=True):
-    """One entry of RETURN: the steps that it names, and its place in the text."""
+    """One entry of RETURN, the steps that it names, and its place in the text."""
 
     value: Attribute | Computed
     aliases: frozenset[str]
@@ -421,11 +422,11 @@ class Returned(Struct, frozen=True):
 def read_returns(
     clause: s.Returns | None, steps: Mapping[str, Step], context: Context
 ) -> list[Returned]:
-    """The entries of RETURN; one with AS, or that is no plain attribute, is computed.
+    """Return the entries of RETURN; an entry with AS or with an expression is computed.
 
     Raises:
-        UserError: an entry names no event or a negated step, stands there twice, or two computed
-            ones have the same label.
+        UserError: an entry names no event or a negated step, is a duplicate, or two computed
+                entries have the same label.
     """
     found: list[Returned] = []
     labels: set[str] = set()
@@ -454,7 +455,7 @@ def read_returns(
 def selected(
     entries: list[Returned], aliases: set[str]
 ) -> tuple[tuple[Attribute, ...], tuple[Computed, ...]]:
-    """``returns`` and ``computed`` of a plan with the steps ``aliases``."""
+    """Return ``returns`` and ``computed`` of a plan with the steps ``aliases``."""
     mine = [entry.value for entry in entries if entry.aliases <= aliases]
     return (
         tuple(each for each in mine if isinstance(each, Attribute)),
@@ -463,10 +464,10 @@ def selected(
 
 
 def partition_name(reference: s.Reference, text: str, steps: Mapping[str, Step]) -> str:
-    """The attribute that an entry of PARTITION BY names.
+    """Return the attribute that an entry of PARTITION BY names.
 
     Raises:
-        UserError: it is a step's, or a time.
+        UserError: the entry names a step or a time.
     """
     before, name = attribute_of(reference.parts)
     if before or reference.step_index is not None:
@@ -483,7 +484,7 @@ def partition_name(reference: s.Reference, text: str, steps: Mapping[str, Step])
 
 
 def whole_pattern_of(parsed: s.EventQuery) -> s.EventQuery:
-    """``EVENT A a`` as the SEQ that it is."""
+    """Return the query with a single step ``EVENT A a`` wrapped in a SEQ."""
     step = parsed.pattern
     if not isinstance(step, s.StepNode):
         return parsed
@@ -493,10 +494,10 @@ def whole_pattern_of(parsed: s.EventQuery) -> s.EventQuery:
 def terms_of_clauses(
     clauses: tuple[s.Clause, ...], branches: Sequence[Sequence[Step]], text: str
 ) -> list[Term]:
-    """What FROM and PARTITION BY ask of a pattern with these steps, by alternative.
+    """Return the conditions that FROM and PARTITION BY put on the steps of each alternative.
 
     Raises:
-        UserError: one is given twice, or PARTITION BY names what is no attribute of all events.
+        UserError: a clause is given twice, or PARTITION BY names no attribute of all events.
     """
     sources, partition = (
         only_clause(clauses, s.From, text),

@@ -1,7 +1,7 @@
-"""From the parts of an EVENT query whose steps repeat to its plan.
+"""Analyse EVENT queries with repeated steps: build their plan from the parsed clauses.
 
-Such a pattern is one SEQ of steps. What one condition asks of the events of several steps is asked
-of a match; what it asks of one event alone decides which events are the step's at all.
+Such a pattern is one SEQ of steps. A condition on one event alone filters the events of its step; a
+condition on several events is evaluated on a match.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ LIMIT_MAX: Final = 1_000_000
 
 
 def asks_for_repetition(parsed: s.EventQuery) -> bool:
-    """Whether a step repeats or is optional, or the query limits its matches."""
+    """Return whether a step repeats or is optional, or a clause restricts the matches."""
     words = s.ContiguityClause | s.SkipClause | s.LimitClause | s.OftenNode
     return any(isinstance(node, words) for node in s.walk(parsed))
 
@@ -84,34 +84,34 @@ def asks_for_repetition(parsed: s.EventQuery) -> bool:
 def repeat_plan(
     parsed: s.EventQuery, text: str, time_unit: str, name: str, realtime: int | None
 ) -> RepeatPlan:
-    """The plan of a pattern whose steps repeat.
+    """Build the plan of a pattern with repeated steps.
 
     Raises:
-        UserError: a step, its number of times, a condition or a clause is at fault.
+        UserError: a step, its number of repetitions, a condition or a clause is invalid.
     """
     return _RepeatQuery(parsed, text, time_unit).plan(name, realtime)
 
 
-# What names mean in a pattern whose steps repeat: ``a[i].v``, ``first(a.v)``, ``count(a)``.
+# Names in a pattern with repeated steps: ``a[i].v``, ``first(a.v)``, ``count(a)``.
 
 
 ROLES_OF_ALL: Final = {FIRST, LAST, *COLLECTED}
-"""Functions of all events of a step that repeats."""
+"""Functions over all events of a repeated step."""
 _NUMBERS: Final = {"sum", "avg", "min", "max"}
 
 
 class RepeatedNames(QueryReader):
-    """Names of a pattern with these ``steps``, by alias, and how ``often`` each occurs."""
+    """Resolves names by alias; ``often``: how many times each of the ``steps`` occurs."""
 
     def __init__(self, text: str, steps: Mapping[str, Step], often: Mapping[str, Often]) -> None:
         self.text, self.steps, self.often = text, steps, often
         self.roles = ["", *(ROLE + role for role in (EACH, BEFORE, *sorted(ROLES_OF_ALL)))]
 
     def resolve(self, reference: s.Reference) -> Attribute:
-        """What a condition names.
+        """Return the attribute that a condition names.
 
         Raises:
-            UserError: no such step, or not which of a repeated step's events.
+            UserError: the step is unknown, or the event of a repeated step is ambiguous.
         """
         alias, name = self._parts(reference)
         if not self.often[alias].repeats:
@@ -122,7 +122,9 @@ class RepeatedNames(QueryReader):
         return Attribute(name, with_role(alias, self._index(reference, alias)))
 
     def returned(self, reference: s.Reference) -> Attribute:
-        """What RETURN names: without an index, of a step that repeats, of all its events."""
+        """Return the attribute in RETURN; without index it stands for all events of a repeated
+        step.
+        """
         alias, name = self._parts(reference)
         if reference.step_index is not None:
             message = "RETURN has values of whole matches"
@@ -130,10 +132,10 @@ class RepeatedNames(QueryReader):
         return Attribute(name, alias)
 
     def one_value(self, reference: s.Reference) -> Attribute:
-        """What names one value of a whole match.
+        """Return an attribute that has one value in a match.
 
         Raises:
-            UserError: several events of a match have it.
+            UserError: several events of a match have the attribute.
         """
         if reference.step_index is not None:
             alias, name = self._parts(reference)
@@ -148,10 +150,10 @@ class RepeatedNames(QueryReader):
         return found
 
     def checked(self, entry: Returned) -> Returned:
-        """An entry of RETURN, which is computed if it is made of several events.
+        """Return an entry of RETURN, computed if it reads several events.
 
         Raises:
-            UserError: it is made of an attribute that several events of a match have.
+            UserError: an attribute has several values in a match.
         """
         if isinstance(entry.value, Attribute):
             if ROLE not in str(entry.value.alias):
@@ -165,10 +167,10 @@ class RepeatedNames(QueryReader):
         return entry
 
     def collected(self, call: s.Call) -> Typed | None:
-        """The aggregate that a call is, if it is one.
+        """Return the aggregate over a repeated step that ``call`` is; None for another function.
 
         Raises:
-            UserError: of no step that repeats, or of times, whose clocks may err.
+            UserError: the step does not repeat, or the values are times or text.
         """
         function = call.function.text.lower()
         if function not in ROLES_OF_ALL:
@@ -199,10 +201,10 @@ class RepeatedNames(QueryReader):
         return Typed(Attribute(name, with_role(alias, function), at), kind)
 
     def partition(self, clause: s.PartitionBy | None) -> tuple[str, ...]:
-        """The attributes of PARTITION BY.
+        """Return the attributes of PARTITION BY.
 
         Raises:
-            UserError: one is a step's, a time, or stands there twice.
+            UserError: an attribute belongs to a step, is a time, or is named twice.
         """
         found: list[str] = []
         for reference in clause.references if clause else ():
@@ -257,7 +259,7 @@ class RepeatedNames(QueryReader):
 
 
 class _RepeatPattern(Pattern):
-    """One SEQ of steps, and how ``often`` each occurs, by alias; ``written``: where it says so."""
+    """One SEQ of steps; ``often``: repetitions by alias; ``written``: their places in the text."""
 
     kind, most = "a pattern with repetition", STEPS_MAX
 
@@ -313,7 +315,7 @@ class _RepeatPattern(Pattern):
 
 
 class _RepeatQuery(QueryReader):
-    """The analysis of one query."""
+    """The analysis of one query with repeated steps."""
 
     def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:
         self.parsed, self.text, self.time_unit = parsed, text, time_unit
@@ -372,7 +374,7 @@ class _RepeatQuery(QueryReader):
             self.often[alias] = replace(self.often[alias], until=until)
 
     def _check_ends(self) -> None:
-        """Without WITHIN nothing bounds the scope of a negated step at either end."""
+        """Refuse a negated step at either end without WITHIN: nothing bounds its scope."""
         aliases = list(self.steps)
         present = [n for n, alias in enumerate(aliases)
                    if not self.steps[alias].negated and self.often[alias].least]  # fmt: skip
@@ -384,7 +386,7 @@ class _RepeatQuery(QueryReader):
 
     # ---- conditions --------------------------------------------------------------------------
     def _conditions(self, context: Context) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
-        """Conditions on each step's events alone, and on several events."""
+        """Return conditions by step for single events, and conditions on several events."""
         clause = only_clause(self.parsed.clauses, s.Where, self.text)
         steps = list(self.steps.values())
         single: dict[str, list[Predicate]] = {}
@@ -418,7 +420,7 @@ class _RepeatQuery(QueryReader):
             hint = "compare sum, avg, min, max and count as they are, or with + - * /"
             raise self.refuse(term.at, message, hint)
 
-    # ---- what is given -----------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
     def _returned(self, names: RepeatedNames) -> tuple[list[Returned], bool]:
         clause = only_clause(self.parsed.clauses, s.Returns, self.text)
         whole = Context(self.text, self.time_unit, names.returned, names.collected)
@@ -443,7 +445,7 @@ _SKIPS: Final = {"last": Skip.PAST_LAST, "next": Skip.TO_NEXT}
 
 
 def _calculates_with_collected(node: Predicate) -> bool:
-    """Whether a function, a CASE or a LIKE in ``node`` is of what is made of a step's events."""
+    """Whether a function, a CASE or a LIKE in ``node`` takes an aggregate over a step's events."""
     calls = (part for part in inside(node) if isinstance(part, FunctionCall | Case | Likeness))
     roles = {step_and_role(each.alias)[1] for call in calls for each in attributes_in(call)}
     return not roles.isdisjoint(COLLECTED)

@@ -1,4 +1,4 @@
-"""From the parts of a SELECT query to its plan."""
+"""Analyse SELECT queries: build a plan from the parsed clauses."""
 
 from __future__ import annotations
 
@@ -55,21 +55,18 @@ from slackwater.engine.query.plan import (
 from slackwater.engine.query.render import computed_text, default_label, row_label
 from slackwater.engine.query.values import FUNCTIONS
 
-# What a WINDOW clause says of the windows' borders: by the clock, by silence, by numbers.
-
-
 Window = s.TimeWindow | s.SessionWindow | s.CountWindow
 SLIDES_MAX: Final = 10_000
-"""Windows that hold one event: more are a mistake in the units."""
+"""Most windows that may hold one event; a larger number is most likely a wrong unit."""
 _ROWS_MAX: Final = 1 << 24
-"""Of a window: every group keeps so many events."""
+"""Most rows in a window: each group keeps that many events."""
 
 
 def extent_of(window: Window, context: Context) -> dict[str, Any]:
-    """The fields of a ``WindowPlan`` that follow from ``window``.
+    """Return the fields of a ``WindowPlan`` that ``window`` determines.
 
     Raises:
-        UserError: a length or number that no window can have.
+        UserError: the length or number is not valid for a window.
     """
     match window:
         case s.TimeWindow():
@@ -91,12 +88,14 @@ _CALENDAR: Final = {
     "d": ("day", 1), "day": ("day", 1), "w": ("week", 1), "week": ("week", 1),
     "month": ("month", 1), "quarter": ("month", 3), "year": ("month", 12),
 }  # fmt: skip
-"""Unit and how many of it, by the word without its plural."""
+"""Unit and number of units, by the singular of the word."""
 _OF_CALENDAR: Final = "as in WINDOW TUMBLING 1 month TIMEZONE 'Europe/Berlin'"
 
 
 def _period(window: s.TimeWindow, context: Context) -> Period | None:
-    """Of a calendar's windows: those of months and years, and all with a zone."""
+    """Return the period of calendar windows: months, years and any window with a zone; else
+    None.
+    """
     number, zone = window.size.number, window.zone
     word = number.unit.text.lower().removesuffix("s") if number.unit else ""
     unit, times = _CALENDAR.get(word, ("", 1))
@@ -113,10 +112,10 @@ def _period(window: s.TimeWindow, context: Context) -> Period | None:
 
 
 def size_and_slide(window: s.TimeWindow, context: Context) -> tuple[int, int | None]:
-    """[ns]; the slide of a window that tumbles is None.
+    """Return size and slide [ns]; the slide of a tumbling window is None.
 
     Raises:
-        UserError: a length that no window can have.
+        UserError: the length is not valid for a window.
     """
     size = duration_ns(window.size, context, "the window")
     if window.every is None:
@@ -127,7 +126,7 @@ def size_and_slide(window: s.TimeWindow, context: Context) -> tuple[int, int | N
 
 
 def _check_slide(size: int, every: int, at: Span, most: str, context: Context) -> None:
-    """Refuses a slide beyond a window's size, or far below; ``most``: the size in words."""
+    """Refuse a slide that is larger than the window or far smaller; ``most``: the size in words."""
     more = f"{most.partition(' ')[0].removesuffix('e')}er"
     if every > size:
         message = f"the slide is {more} than the window, so events between two are in none"
@@ -138,7 +137,7 @@ def _check_slide(size: int, every: int, at: Span, most: str, context: Context) -
 
 
 def _rows(window: s.CountWindow, context: Context) -> tuple[int, int]:
-    """Events of a window, and from one window's first event to the next one's."""
+    """Return the number of rows in a window and the number of rows between two window starts."""
     rows = _number(window.rows, context)
     if window.every is None:
         return rows, rows
@@ -150,10 +149,10 @@ def _rows(window: s.CountWindow, context: Context) -> tuple[int, int]:
 def emit_of(
     clause: s.EmitClause | None, extent: dict[str, Any], context: Context
 ) -> dict[str, Any]:
-    """The fields of a ``WindowPlan`` that follow from EMIT, beside those of ``extent``.
+    """Return the fields of a ``WindowPlan`` that EMIT determines; ``extent`` has the others.
 
     Raises:
-        UserError: early results of windows that are over then.
+        UserError: EMIT EARLY fires only when the window closes.
     """
     if clause is None:
         return {}
@@ -174,7 +173,7 @@ def _number(number: s.Number, context: Context) -> int:
 
 
 _COUNTS: Final = frozenset({"count", "count_distinct"})
-"""Of texts, too, but numbers themselves."""
+"""Aggregates whose result is a number even over text."""
 _OF_ONE_GROUP: Final = {s.SessionWindow: "SESSION", s.CountWindow: "ROWS"}
 _LIMIT_MAX: Final = 1 << 24
 _ROWS_HINT: Final = "or leave WINDOW out: each event is a row then"
@@ -185,7 +184,7 @@ _OF_WINDOWS: Final[dict[type, tuple[str, str]]] = {
     s.OrderBy: ("ORDER BY ... LIMIT", "leave it out: rows come in order of time"),
     s.EmitClause: ("EMIT", "leave it out; --barrier says how long rows are held back"),
 }
-"""Clauses that rows do not have: their words, and what to do."""
+"""Clauses that need WINDOW: their keywords, and a hint."""
 _OF_WINDOW: Final = {"window_start", "window_end", "window_time", "rowtime", "current_timestamp"}
 _BY: Final = ("min_by", "max_by")
 _OF_ONE_EVENT: Final = ("first", "last", *_BY)
@@ -194,11 +193,10 @@ _OF_ONE_EVENT: Final = ("first", "last", *_BY)
 def select_plan(
     parsed: s.SelectQuery, text: str, time_unit: str, name: str
 ) -> WindowPlan | SeqPlan:
-    """The plan of a SELECT query without JOIN; without WINDOW it is a pattern of one event.
+    """Build the plan of a SELECT query without JOIN; without WINDOW, a pattern of one event.
 
     Raises:
-        UserError: names, clauses, aggregates or conditions are at fault, or no operator of this
-            version does what is asked.
+        UserError: a name, a clause, an aggregate or a condition is invalid or not supported.
     """
     select = _Select(parsed, text, time_unit)
     if any(isinstance(clause, Window) for clause in parsed.clauses):
@@ -207,10 +205,10 @@ def select_plan(
 
 
 def labelled(columns: Iterable[tuple[s.Item, Computed]], context: Context) -> tuple[Computed, ...]:
-    """The columns of rows, named as AS says.
+    """Return the columns of rows, renamed by AS.
 
     Raises:
-        UserError: two have one name.
+        UserError: two columns have the same name.
     """
     found: list[Computed] = []
     for item, column in columns:
@@ -233,10 +231,10 @@ class _Select(QueryReader):
         self.worked_out: list[tuple[Aggregate, Span]] = []
         self.selected: tuple[Aggregate, ...] = ()
         self.hidden: list[Aggregate] = []
-        """Worked out and not shown, labelled by their calls."""
+        """Aggregates that are computed but not part of the results; each label is its call."""
 
     def plan(self, name: str) -> WindowPlan:
-        """Of windows."""
+        """Build the plan of a query with WINDOW."""
         clauses = self.parsed.clauses
         where = only_clause(clauses, s.Where, self.text)
         groups = only_clause(clauses, s.GroupBy, self.text)
@@ -269,7 +267,7 @@ class _Select(QueryReader):
         )
 
     def rows(self, name: str) -> SeqPlan:
-        """Without WINDOW: a pattern of one event, of any type."""
+        """Build the plan of a query without WINDOW: a pattern of one event of any type."""
         self._read_from()
         for clause in self.parsed.clauses:
             if type(clause) in _OF_WINDOWS:
@@ -293,7 +291,7 @@ class _Select(QueryReader):
         return replace(plan, steps=(replace(step, where=condition),))
 
     def _columns(self) -> Iterator[tuple[s.Item, Computed]]:
-        """What rows have, each named as it is written without AS."""
+        """Yield the columns of a row; the label is the text of the expression."""
         for item in self.parsed.items:
             for call in s.inside(item.value):
                 function = call.function.text.lower() if isinstance(call, s.Call) else ""
@@ -309,7 +307,7 @@ class _Select(QueryReader):
             yield item, Computed(row_label(expression), expression)
 
     def _read_from(self) -> None:
-        """The streams, and the names that they are called by."""
+        """Read the streams of FROM and their aliases."""
         clauses = self.parsed.clauses
         source = only_clause(clauses, s.From, self.text)
         if source is not None:
@@ -329,7 +327,7 @@ class _Select(QueryReader):
             raise self.refuse(within.at, "WITHIN is of patterns and joins", hint)
 
     def _window(self) -> Window:
-        """The one window."""
+        """Return the only WINDOW clause."""
         windows = [c for c in self.parsed.clauses if isinstance(c, Window)]
         if len(windows) > 1:
             raise self.refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
@@ -401,13 +399,13 @@ class _Select(QueryReader):
         return tuple(found)
 
     def _hidden(self, aggregates: Sequence[Aggregate]) -> list[Aggregate]:
-        """Those that only arithmetic names."""
+        """Return the aggregates that are used only inside computed columns."""
         known = {default_label(one) for one in aggregates if one.function != COMPUTED}
         return [one for label, one in self.named.items() if label not in known]
 
     def _aggregate_label(self, node: s.Call | s.Reference, clause: str) -> str:
-        """The label of the aggregate that ``node`` names in HAVING or ORDER BY; a call that is not
-        selected is hidden from now on.
+        """Return the label of the aggregate that ``node`` names in HAVING or ORDER BY; add an
+        aggregate that is not selected to the hidden ones.
         """
         if isinstance(node, s.Reference):
             name = node.parts[-1].text
@@ -429,7 +427,7 @@ class _Select(QueryReader):
         return aggregate.label
 
     def _having(self, clause: s.Having) -> Predicate:
-        """A condition on aggregates by their labels."""
+        """Return the condition of HAVING; its attributes are labels of aggregates."""
 
         def resolve(reference: s.Reference) -> Attribute:
             name = reference.parts[-1].text
@@ -457,7 +455,7 @@ class _Select(QueryReader):
     def _ranking(
         self, clause: s.OrderBy, window: Window, group_by: tuple[Attribute, ...]
     ) -> Ranking:
-        """Which of a window's groups are shown."""
+        """Return the ranking that limits the groups of each window."""
         kind = _OF_ONE_GROUP.get(type(window))
         if kind is not None:
             message = f"ORDER BY ranks the groups of one window, and one of {kind} has one group"
@@ -489,7 +487,7 @@ class _Select(QueryReader):
                 raise self.refuse(at, message, hint)
 
     def _computed(self, item: s.Item) -> Aggregate:
-        """Arithmetic of aggregates, which are worked out whether they are selected or not."""
+        """Return arithmetic over aggregates; those that are not selected are computed too."""
 
         def named(call: s.Call) -> s.Reference:
             one = self._aggregate(call)
@@ -565,7 +563,7 @@ class _Select(QueryReader):
         return replace(made, label=label.text if label else default_label(made))
 
     def _argument(self, function: str, node: s.Node, *, is_by: bool = False) -> Expression:
-        """What ``function`` takes, or (``is_by``) goes by."""
+        """Return the argument of ``function`` or (``is_by``) the value that it orders by."""
         typed = value_of(node, self.context)
         argument, verb = typed.expression, "goes by" if is_by else "takes"
         if next(attributes_in(argument), None) is None:
