@@ -1,4 +1,4 @@
-"""EXPLAIN: the plan of a query in words, for people."""
+"""EXPLAIN: the plan of a query in words."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ from slackwater.engine.query.shape import (
     whole_pattern,
 )
 
-# EXPLAIN: the plan of a query in words. It describes what the operators do: ``seq``
-# (purge) and ``engine.barrier`` (release of matches); windows: ``explain_operators``.
+# The words describe the operators ``seq`` (purge) and ``engine.barrier`` (release of matches); for
+# windows see ``explain_operators``.
 
 
 WIDTH: Final = 100
@@ -76,14 +76,14 @@ def explain(
     plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None,
     intervals: str = IBP, joins: str = COST,
 ) -> str:  # fmt: skip
-    """What ``plan`` does, as text of at most 100 columns that ends with a line feed.
+    """Return a description of ``plan``, at most 100 columns wide, ending with a line feed.
 
     Args:
-        plan: of a query.
-        barrier: in force; None: as the query's REALTIME says.
-        purge: of events; None: the default.
-        intervals: how an ISEQ is searched (``engine.query.joins``).
-        joins: of a SEQ/PAL tree (``engine.query.joins``).
+        plan: the plan to explain.
+        barrier: the barrier in use; None: the one that REALTIME implies.
+        purge: the purge of events; None: the default.
+        intervals: the search strategy of an ISEQ (``engine.query.joins``).
+        joins: the join order of a SEQ/PAL tree (``engine.query.joins``).
     """
     sections: list[Section] = [("query", [render(plan := statement_plan(plan))])]
     if isinstance(plan, WindowPlan):
@@ -142,7 +142,7 @@ def _looked_up(lookup: TableLookup) -> str:
 
 
 def _set(label: str, lines: list[str]) -> str:
-    """One section: its label at the left, long lines wrapped and set in further."""
+    """Return one section: the label at the left, long lines wrapped and indented."""
     if not lines:
         return "\n"
     found = []
@@ -174,7 +174,7 @@ def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
 
 
 def _words(part: Part, plan: SeqPlan) -> str:
-    """``a then (b and c in any order)``; without negated steps."""
+    """Return, e.g., ``a then (b and c in any order)``, without negated steps."""
     if isinstance(part, int):
         return "" if plan.steps[part].negated else plan.steps[part].alias
     inner = [
@@ -213,7 +213,7 @@ def _negated(plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> Iterator[
 
 
 def _conditions(plan: SeqPlan) -> list[Predicate]:
-    """What the plan asks of its events, as it was sorted."""
+    """Return all conditions of the plan on its events."""
     found = [step.where for step in plan.steps if step.where is not None]
     for group in plan.equalities:
         found += [Comparison("=", group[0], other) for other in group[1:]]
@@ -335,11 +335,11 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
     return kept + (by_promises if purge.name == "promises" else "")
 
 
-# EXPLAIN of several statements: which reads whose results, and what an event of these is.
+# EXPLAIN of several statements: which statement reads which results, and their event times.
 
 
 def cascade_lines(plans: Sequence[Plan]) -> list[str]:
-    """A text of lines about who reads whom, in a list; none where nobody reads results."""
+    """Return one text on which statement reads which, in a list; empty if none reads results."""
     read = {source.name for plan in plans for source in sources_of(plan)}
     if not read:
         return []
@@ -374,11 +374,11 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 100, initial_indent=" " * 12, subsequent_indent=" " * 12)
 
 
-# EXPLAIN of how many results are shown, and what they are checked against before they go out.
+# EXPLAIN of EMIT AT MOST and CHECK.
 
 
 def check_sections(plan: Plan) -> list[tuple[str, list[str]]]:
-    """Labels and lines; none if all are shown and nothing is checked."""
+    """Return labels and lines; empty without checks and limit."""
     checks, limit = checks_of(plan), getattr(getattr(plan, "checks", None), "limit", None)
     found: list[tuple[str, list[str]]] = []
     if limit is not None:

@@ -37,15 +37,15 @@ from slackwater.engine.query.render import (
 from slackwater.engine.query.repeat_plan import Contiguity, Often, RepeatPlan, Skip, partitioned
 from slackwater.engine.query.shape import endpoint_order
 
-# What several operators show alike.
+# Parts shared by several operators.
 
 
 Section = tuple[str, list[str]]
-"""Heading and lines; without lines it is not shown."""
+"""Heading and lines; a section without lines is not shown."""
 
 
 def step_lines(plan: SeqPlan) -> list[str]:
-    """The steps in columns: name, types, how often, and conditions on one event."""
+    """Return the steps in columns: name, types, repetition, and conditions on one event."""
     repeats = isinstance(plan, RepeatPlan)
     often = plan.often if isinstance(plan, RepeatPlan) else (Often(),) * len(plan.steps)
     rows = []
@@ -64,14 +64,14 @@ def step_lines(plan: SeqPlan) -> list[str]:
 
 
 def key_lines(plan: SeqPlan) -> list[str]:
-    """What must be equal: ``a.id = b.id``."""
+    """Return the equalities, such as ``a.id = b.id``."""
     return [" = ".join(map(render_expression, group)) for group in plan.equalities]
 
 
 def return_lines(
     plan: SeqPlan, written: Callable[[Expression], Expression] = lambda one: one
 ) -> list[str]:
-    """What a result shows; its expressions as they are ``written``."""
+    """Return what a result shows; ``written`` rewrites each expression first."""
     everything = ["the events with all their attributes"] if shows_everything(plan) else []
     computed = [
         f"{one.label} = {render_expression(written(one.expression))}" for one in plan.computed
@@ -80,7 +80,7 @@ def return_lines(
 
 
 def row_sections(plan: SeqPlan) -> list[Section]:
-    """Of a SELECT without WINDOW, sections of ``engine.query.explain``."""
+    """Return the sections of a SELECT without WINDOW (``engine.query.explain``)."""
     (step,) = plan.steps
     return [
         ("streams", [", ".join(step.streams) or "all"]),
@@ -90,14 +90,14 @@ def row_sections(plan: SeqPlan) -> list[Section]:
 
 
 def waits(barrier: BarrierSettings, slack: str, promise: str, nothing: str) -> str:
-    """The text for what ``barrier`` waits for; ``{span}`` of ``slack`` is its duration."""
+    """Return the text for what ``barrier`` waits for; ``{span}`` in ``slack`` is its duration."""
     texts = {Closes.PROMISE: promise, Closes.NOTHING: nothing}
     span = render_duration(barrier.span_ns)
     return texts.get(BARRIERS[barrier.name].closes) or slack.replace("{span}", span)
 
 
-# EXPLAIN of windows: their borders, when they close, and what they emit before that. The code that
-# does so is in ``engine.operators.window``; barriers are in ``engine.operators.window.progress``.
+# EXPLAIN of windows: bounds, closing, and early results. ``engine.operators.window`` implements
+# them, ``engine.operators.window.progress`` their barriers.
 
 
 _OF_ALL_VALUES: Final = {name: name for name in ("median", "quantile")} | {
@@ -119,10 +119,10 @@ _OWN_CLOSES: Final = {
 
 
 def window_sections(plan: WindowPlan, barrier: BarrierSettings | None) -> list[Section]:
-    """Sections of ``engine.query.explain``.
+    """Return the sections of a query with WINDOW (``engine.query.explain``).
 
     Raises:
-        UserError: a barrier that windows do not have.
+        UserError: windows do not support the barrier.
     """
     keys = [render_expression(attribute) for attribute in plan.group_by]
     ranks = [f"a window's groups: {render_ranking(plan, plan.ranking)}"] if plan.ranking else []
@@ -142,14 +142,14 @@ def window_sections(plan: WindowPlan, barrier: BarrierSettings | None) -> list[S
 
 
 def _overlapping(plan: WindowPlan) -> int:
-    """Windows that may hold one event."""
+    """Return how many windows may hold one event."""
     if plan.kind is WindowKind.TIME:
         return -(-plan.size_ns // plan.step_ns)
     return -(-plan.rows // plan.every_rows) if plan.kind is WindowKind.ROWS else 1
 
 
 def _panes(plan: WindowPlan) -> list[str]:
-    """What windows that slide share."""
+    """Return the line about the panes that sliding windows share; empty without panes."""
     if plan.every_ns in (None, plan.size_ns) or plan.kind is not WindowKind.TIME:
         return []
     why = ""
@@ -166,7 +166,7 @@ def _panes(plan: WindowPlan) -> list[str]:
 
 
 def _borders(plan: WindowPlan) -> str:
-    """By what windows begin and end."""
+    """Return the text about where windows begin and end."""
     if plan.kind is WindowKind.ROWS:
         every = plan.every_rows
         cost = _overlapping(plan)
@@ -192,7 +192,7 @@ def _borders(plan: WindowPlan) -> str:
 
 
 def _early(plan: WindowPlan) -> list[str]:
-    """What a window emits before it closes."""
+    """Return the lines about early results."""
     back = "it is retracted when another one is emitted"
     if plan.emit is Emit.EARLY:
         every = render_duration(plan.early_ns)
@@ -205,7 +205,7 @@ def _early(plan: WindowPlan) -> list[str]:
 
 
 def _closes(plan: WindowPlan, barrier: BarrierSettings | None) -> str:
-    """When a window closes, and what happens to what is later."""
+    """Return the text about when a window closes, and about events after that."""
     text = _CLOSES if plan.kind is WindowKind.TIME else _OWN_CLOSES[plan.kind]
     progress, late = "the order's progress", ""
     if barrier is not None:
@@ -219,7 +219,7 @@ def _closes(plan: WindowPlan, barrier: BarrierSettings | None) -> str:
     return text.format(progress=progress, late=late)
 
 
-# What EXPLAIN tells of a join: its sides, who is a partner, and when a row is final.
+# EXPLAIN of a join: its sides, the condition for partners, and when a row is final.
 
 
 _ROWS: Final = {
@@ -232,7 +232,7 @@ _ROWS: Final = {
 
 
 def cost_without_key(plan: Plan) -> str:
-    """What a join costs that no equality bounds; empty: one does, or the plan is none."""
+    """Return a text about the cost of a join without equality; empty if it does not apply."""
     if not isinstance(plan, JoinPlan) or plan.pair.equalities:
         return ""
     left, right = (step.alias for step in plan.pair.steps)
@@ -243,7 +243,7 @@ def cost_without_key(plan: Plan) -> str:
 
 
 def join_sections(plan: JoinPlan, barrier: BarrierSettings) -> list[Section]:
-    """Sections of ``engine.query.explain``."""
+    """Return the sections of a join (``engine.query.explain``)."""
     left, right = (step.alias for step in plan.pair.steps)
     on = [render_predicate(each) for each in plan.on]
     return [
@@ -281,7 +281,7 @@ def _final(plan: JoinPlan, barrier: BarrierSettings) -> Iterator[str]:
     yield f"an event without a partner {when}; a partner that comes later takes it back"
 
 
-# What EXPLAIN tells of a pattern whose steps repeat: how often, which matches, at what cost.
+# EXPLAIN of a pattern with repeated steps: repetition, choice of matches, and cost.
 
 
 _CONTIGUITY: Final = {
@@ -299,7 +299,7 @@ _SKIPS: Final = {
 
 
 def cost_of_repetition(plan: Plan) -> str:
-    """What a pattern costs whose matches nothing bounds; empty: something does."""
+    """Return a text about the cost of unbounded repetition; empty if it does not apply."""
     if not isinstance(plan, RepeatPlan) or not plan.unbounded:
         return ""
     most = max((often.most for often in plan.often if often.most), default=0)
@@ -314,7 +314,7 @@ def cost_of_repetition(plan: Plan) -> str:
 
 
 def repetition_sections(plan: RepeatPlan, barrier: BarrierSettings) -> list[Section]:
-    """Sections of ``engine.query.explain``."""
+    """Return the sections of a pattern with repetition (``engine.query.explain``)."""
     order = [step.alias + ("[]" if often.repeats else "") for step, often in _positive(plan)]
     names, others = partitioned(plan)
     keys = [f"{name} of all events" for name in names]
@@ -373,14 +373,14 @@ def _changes(plan: RepeatPlan, barrier: BarrierSettings) -> Iterator[str]:
     )
 
 
-# What EXPLAIN tells of an ISEQ: what its TList implies, the indexed path, and what is dropped.
+# EXPLAIN of an ISEQ: what its TList implies, the indexed path, and which events are dropped.
 
 
 _ENDS = ("ts", "te")
 
 
 def interval_sections(plan: SeqPlan, index: str, *, promises: bool) -> Iterator[Section]:
-    """Of the plan of an ISEQ. ``promises``: what these leave without a partner is purged."""
+    """Yield the sections of an ISEQ; ``promises``: promises purge events without a partner."""
     negated = {step.alias for step in plan.steps if step.negated}
     relations = [
         each for each in plan.relations if not negated & {each.left.alias, each.right.alias}
@@ -397,7 +397,7 @@ def interval_sections(plan: SeqPlan, index: str, *, promises: bool) -> Iterator[
 
 
 def counts_when(plan: SeqPlan, alias: str) -> str:
-    """When an event of a negated step counts."""
+    """Return the condition under which an event of a negated step counts."""
     conditions = [
         render_relation(each)
         for each in plan.relations
@@ -408,7 +408,7 @@ def counts_when(plan: SeqPlan, alias: str) -> str:
 
 
 def _inferred(plan: SeqPlan, reach: np.ndarray, relations: list[PointRelation]) -> Iterator[str]:
-    """Orders of two steps' end points that follow, beside those asked."""
+    """Yield the implied orders of end points of two steps that the query does not state."""
     known = {frozenset((_name(each, left=True), _name(each, left=False))) for each in relations}
     for below, above in np.argwhere(reach > 0).tolist():
         one, two = _point(plan, below), _point(plan, above)
@@ -417,7 +417,7 @@ def _inferred(plan: SeqPlan, reach: np.ndarray, relations: list[PointRelation]) 
 
 
 def _drops(plan: SeqPlan, index: str, *, promises: bool) -> Iterator[str]:
-    """Which intervals need not be kept when they come, without IBPs and with them."""
+    """Yield which intervals are not kept on arrival, without and with IBPs."""
     if not promises:
         yield "nothing before its time: late intervals may still come (--purge promises drops)"
         return
@@ -450,13 +450,13 @@ def _point(plan: SeqPlan, point: int) -> str:
     return f"{plan.steps[point // 2].alias}.{_ENDS[point % 2]}"
 
 
-# What EXPLAIN tells of a SEQ/PAL tree: end points, which halves are enough, how it is joined.
+# EXPLAIN of a SEQ/PAL tree: end points, half intervals, and the join order.
 
 
 def tree_sections(plan: SeqPlan, joins: str) -> list[Section]:
-    """Sections of ``engine.query.explain``, none of them empty.
+    """Return the sections of a tree (``engine.query.explain``), none of them empty.
 
-    ``5 counts``: Z10's representation, if the tree asks for one order of all end points.
+    ``5 counts``: Z10's representation, if the tree implies one order of all end points.
     """
     ends = [render_relation(relation) for relation in plan.relations]
     negated = {step.alias for step in plan.steps if step.negated}
@@ -476,7 +476,7 @@ def tree_sections(plan: SeqPlan, joins: str) -> list[Section]:
 
 
 def _found_in(plan: SeqPlan, joins: str) -> str:
-    """``after a: b, c; after b: ...``."""
+    """Return the join order, such as ``after a: b, c; after b: ...``."""
     alias = [step.alias for step in plan.steps]
     found = []
     for place, step in enumerate(plan.steps):

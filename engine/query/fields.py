@@ -1,7 +1,7 @@
-"""The names a query may use: record fields, the events' own attributes, and their kinds.
+"""The names that a query may use, record fields and attributes of events, and their kinds.
 
-On corrected streams event time is ``ref`` (SPEC 4.1), so ``ts`` and ``te`` mean the corrected
-times; what the source's clock said is ``raw_ts`` and ``raw_te``.
+On corrected streams event time is ``ref`` (SPEC 4.1), so ``ts`` and ``te`` are the corrected times;
+``raw_ts`` and ``raw_te`` are the times by the source's clock.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _P = TypeVar("_P")
 
 
 NO_TYPE: Final = "null"
-"""The type of an attribute that inputs have, of which no event has a value."""
+"""The type of an attribute that is null in every event."""
 
 
 class ValueKind(StrEnum):
-    """What is known about a value before any event was seen; the values are read in messages."""
+    """What is known about a value before any event arrives; the values appear in messages."""
 
     TIME = "a time"
     NUMBER = "a number"
     BARE = "a number without a unit"
-    """Beside a time it is in the trace's time unit."""
+    """In a comparison with a time it has the trace's time unit."""
     TEXT = "text"
     TRUTH = "a truth value"
     ANY = "unknown"
@@ -74,7 +74,7 @@ FIELDS: Final[dict[str, ValueKind]] = {
     "type": ValueKind.TEXT,
     "site": ValueKind.TEXT,
 }
-"""Record fields: names that win over an event's own attribute of that name."""
+"""Record fields; they take precedence over attributes of the same name."""
 
 ATTRS: Final = "attrs"
 _COLUMNS_OF: Final[dict[str, tuple[str, ...]]] = {
@@ -107,21 +107,21 @@ def attribute_name(word: str, *, qualified: bool) -> str:
 
 
 def own_attribute(name: str) -> str | None:
-    """The event's own attribute that the plan's ``name`` means; None for a record field."""
+    """Return the attribute of events that ``name`` means; None for a record field."""
     if name in FIELDS:
         return None
     return name.removeprefix(ATTR_PREFIX)
 
 
 def comparable(left: ValueKind, right: ValueKind) -> bool:
-    """Whether values of these kinds can ever be compared with a known result."""
+    """Whether a comparison of values of these kinds can have a known result."""
     if ValueKind.ANY in {left, right}:
         return True
     return left == right or {left, right} <= _NUMERIC
 
 
 def parts_of(node: Expression | Predicate | None) -> tuple[Expression | Predicate | None, ...]:
-    """The expressions and predicates that ``node`` is made of."""
+    """Return the direct parts of ``node``."""
     match node:
         case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
             return left, right
@@ -137,7 +137,7 @@ def parts_of(node: Expression | Predicate | None) -> tuple[Expression | Predicat
 
 
 def inside(node: Expression | Predicate | None) -> Iterator[Expression | Predicate]:
-    """All that ``node`` is made of, each behind its parts, and ``node``."""
+    """Yield every part of ``node``, parts before the whole, and ``node`` last."""
     for part in parts_of(node):
         yield from inside(part)
     if node is not None:
@@ -145,22 +145,24 @@ def inside(node: Expression | Predicate | None) -> Iterator[Expression | Predica
 
 
 def attributes_in(node: Expression | Predicate | None) -> Iterator[Attribute]:
-    """Every attribute named in ``node``, in order of appearance, repeats included."""
+    """Yield every attribute in ``node``, in order of appearance, with repeats."""
     return (part for part in inside(node) if isinstance(part, Attribute))
 
 
 def bare(node: _P) -> _P:
-    """``node`` with no attribute's alias."""
+    """Return ``node`` without aliases of attributes."""
     return with_alias(node, None)
 
 
 def with_alias(node: _P, alias: str | None) -> _P:
-    """``node`` with ``alias`` as that of each attribute."""
+    """Return ``node`` with ``alias`` on every attribute."""
     return with_attributes(node, lambda attribute: replace(attribute, alias=alias))
 
 
 def with_attributes(node: _P, of: Callable[[Attribute], Expression]) -> _P:
-    """``node``, an expression or a predicate, with what ``of`` gives for each attribute."""
+    """Return ``node`` (expression, predicate, tuple or plan) with ``of(attribute)`` for each
+    one.
+    """
     if isinstance(node, Attribute):
         return of(node)  # type: ignore[return-value]
     if isinstance(node, tuple):
@@ -174,7 +176,7 @@ def with_attributes(node: _P, of: Callable[[Attribute], Expression]) -> _P:
 
 
 def result_attributes(checks: Checks | None) -> Iterator[Attribute]:
-    """Every attribute that ``checks`` name, repeats included; what is looked up is one, too."""
+    """Yield every attribute in ``checks``, with repeats, including history lookups."""
     if checks is not None:
         limited = () if checks.limit is None else checks.limit.key
         for part in (*(rule.condition for rule in checks.rules), *checks.key, *limited):
@@ -189,9 +191,9 @@ def _of_events(checks: Checks) -> Iterator[Attribute]:
 
 @singledispatch
 def attributes_of(plan: Plan) -> Iterator[Attribute]:
-    """Every attribute that ``plan`` names of its events, repeats included.
+    """Yield every attribute of events in ``plan``, with repeats.
 
-    A plan of another class than the language's ``register``s its own.
+    Plan classes outside the language ``register`` their own function.
     """
     raise ContractViolation(f"attributes_of knows no {type(plan).__name__}: register it")
 
@@ -227,7 +229,7 @@ def _of_monitor(plan: MonitorPlan) -> Iterator[Attribute]:
 
 @attributes_of.register
 def _of_derived(plan: DerivedPlan) -> Iterator[Attribute]:
-    """Those that its sources name; what it names itself are columns of their results."""
+    """Yield the attributes of the sources; the statement's own names are columns of results."""
     for source in plan.sources:
         yield from attributes_of(source)
 
@@ -248,13 +250,13 @@ def names(plans: tuple[Plan, ...], field: str) -> bool:
 
 
 def shows_everything(plan: SeqPlan) -> bool:
-    """Whether a match of ``plan`` shows all attributes of its events: RETURN selects nothing."""
+    """Whether a match of ``plan`` shows all attributes of its events."""
     return plan.everything or (not plan.returns and not plan.computed)
 
 
 @lru_cache(maxsize=64)
 def needed_attributes(plan: Plan) -> frozenset[str] | None:
-    """The events' own attributes that ``plan`` needs; None = all (a match shows its events)."""
+    """Return the attributes of events that ``plan`` needs; None: all, as matches show them."""
     if any(shows_everything(branch) for branch in plan.branches):
         return None
     return named_attributes(plan)
@@ -262,7 +264,7 @@ def needed_attributes(plan: Plan) -> frozenset[str] | None:
 
 @lru_cache(maxsize=64)
 def named_attributes(plan: Plan) -> frozenset[str]:
-    """The events' own attributes that ``plan`` names, those by which it looks up tables too."""
+    """Return the attributes of events that ``plan`` names, including the keys of table lookups."""
     names = {own_attribute(attribute.name) for attribute in attributes_of(plan)}
     for lookup in lookups_of(plan):
         names = (names - lookup.types.keys()) | {own_attribute(lookup.attribute)}
@@ -270,13 +272,13 @@ def named_attributes(plan: Plan) -> frozenset[str]:
 
 
 def looked_up_attributes(plan: Plan) -> set[str]:
-    """Those that ``plan`` names and events have of tables."""
+    """Return the attributes that ``plan`` names and LOOKUP adds."""
     named = {attribute.name for attribute in attributes_of(plan)}
     return {name for each in lookups_of(plan) for name in each.types if name in named}
 
 
 def named_types(plan: Plan) -> dict[str, None]:
-    """The types that a pattern names, and its constraint, in order."""
+    """Return the types that a pattern and its constraint name, in order."""
     if not isinstance(plan, MonitorPlan):
         return dict.fromkeys(step.type for step in plan.steps if step.type != ANY_TYPE)
     found = [step.type for branch in plan.pattern.branches for step in branch.steps]
@@ -284,8 +286,9 @@ def named_types(plan: Plan) -> dict[str, None]:
 
 
 def needed_types(plan: Plan) -> list[set[str]]:
-    """The types without which there is no match, of each alternative of a pattern. A constraint
-    may say itself that a type never occurs, so with one none is needed.
+    """Return, for each alternative of a pattern, the types that every match needs.
+
+    A plan with a constraint needs none, as the constraint may exclude a type.
     """
     if isinstance(plan, MonitorPlan):
         return [set()]
@@ -294,7 +297,7 @@ def needed_types(plan: Plan) -> list[set[str]]:
 
 
 def is_time(expression: Expression) -> bool:
-    """Whether it is a time or a span of time: sums of them are, and multiples."""
+    """Whether it is a time or a span of time, including sums and multiples."""
     match expression:
         case Attribute(name=name):
             return FIELDS.get(name) is ValueKind.TIME
@@ -332,11 +335,11 @@ _TIMES: Final[dict[tuple[str, TimeValue | None, TimeValue | None], TimeValue]] =
     **{(op, None, TimeValue.SPAN): TimeValue.SPAN for op in "+-*"},
     **{(op, TimeValue.SPAN, TimeValue.SPAN): TimeValue.SPAN for op in "+-%"},
 }  # fmt: skip
-"""What ``op`` makes of two values, None: a number, or a length of time that is written as such."""
+"""The kind of ``left op right``; None: a number, or a duration literal."""
 
 
 def time_value(expression: Expression) -> TimeValue | None:
-    """An instant, a span of time, or neither."""
+    """Return whether ``expression`` is an instant or a span; None: neither."""
     match expression:
         case Attribute(name=name):
             return TimeValue.INSTANT if FIELDS.get(name) is ValueKind.TIME else None
@@ -352,7 +355,7 @@ def time_value(expression: Expression) -> TimeValue | None:
 
 
 def released_columns(attributes: Iterable[Attribute]) -> set[str]:
-    """The columns of ``engine.core.released.Released`` from which ``attributes`` are computed."""
+    """Return the columns of ``engine.core.released.Released`` that ``attributes`` read."""
     columns: set[str] = set()
     for attribute in attributes:
         name = attribute.name

@@ -1,4 +1,8 @@
-"""The plans of queries: what the grammar makes and Python code may build directly."""
+"""Plans of queries: the analysis of a text builds them, and Python code may build them directly.
+
+Plans are frozen data without behaviour. Operators read them; ``engine.query.expression`` evaluates
+their predicates on columns. Durations are int64 ns.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class Emit(StrEnum):
-    """When windows emit results; the net results at the end are the same."""
+    """When windows emit results; the net results at the end do not differ."""
 
     CLOSE = "close"
     """When the window closes."""
     EARLY = "early"
-    """Also at every multiple of ``WindowPlan.early_ns`` of reference time until then, as far as it
-    has changed."""
+    """When it closes, and before at every multiple of ``WindowPlan.early_ns`` of reference time if
+    its value has changed."""
     CHANGE = "change"
-    """At every event that changes it."""
+    """At every event that changes its value."""
 
 
-# Names of aggregates, and the order of groups by them.
+# Aggregates, and the ranking of groups by them.
 
 
 AGGREGATES: Final = (
@@ -38,15 +42,16 @@ AGGREGATES: Final = (
     "min_by", "max_by",
 )  # fmt: skip
 TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
-"""Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
+"""Aggregates of text or numbers; the second argument of ``min_by`` and ``max_by`` is a number."""
 COMPUTED: Final = "computed"
-"""In place of a function: arithmetic of aggregates, as in ``max(v) - min(v)``."""
+"""In place of a function: arithmetic over aggregates, such as ``max(v) - min(v)``."""
 
 
 class Ranking(Struct, frozen=True):
-    """``ORDER BY label [DESC], ... LIMIT limit``: of each window the results of the first
-    ``limit`` groups, by the aggregates of these ``labels``, the largest first where
-    ``descending``. Null comes last; of equal ones the group with the smaller key comes first.
+    """``ORDER BY label [DESC], ... LIMIT limit``: the first ``limit`` groups of each window.
+
+    ``labels`` are labels of aggregates; ``descending``: largest first. Null sorts last; ties go to
+    the group with the smaller key.
     """
 
     labels: tuple[str, ...]
@@ -54,32 +59,32 @@ class Ranking(Struct, frozen=True):
     limit: int
 
 
-# Rules on a query's results, checked before they go out (Z10 5.1, 5.2).
+# Rules on a query's results, checked before emission (Z10 5.1, 5.2).
 
 
 DOUBTFUL: Final = "doubtful"
-"""Field of a result that disagrees: the names of the rules."""
+"""Field of a result that violates rules: the names of the rules."""
 HISTORY: Final = "$history"
-"""Alias of what is looked up: ``$history.0`` is the first of ``Checks.lookups``."""
+"""Alias of history lookups: ``$history.0`` is the first of ``Checks.lookups``."""
 RESULT: Final = "$result"
-"""Alias of what is known of a result itself: the fields in ``RESULT_FIELDS``."""
+"""Alias of the fields of a result itself, listed in ``RESULT_FIELDS``."""
 APART: Final = frozenset({HISTORY, RESULT})
-"""Aliases that are no steps."""
+"""Aliases that are not steps."""
 RESULT_FIELDS: Final = {
     "matches": ("probability",),
     "windows": ("missing", "certain", "ambiguous"),
 }
-"""By kind of results (``engine.output.result_kinds``)."""
+"""By kind of result (``engine.output.result_kinds``)."""
 PAST_COUNT, NEAR_COUNT, SINCE_LAST = "past_count", "near_count", "since_last"
 LOOKUPS: Final = (PAST_COUNT, NEAR_COUNT, SINCE_LAST)
 
 
 class Lookup(Struct, frozen=True):
-    """What the history says of results of ``query`` (None: of the same one) with the same key.
+    """A history lookup: results of ``query`` (None: of the same query) with the same key.
 
-    ``past_count``: how many were known in the ``within_ns`` before this one. ``near_count``: those,
-    and what has become known since, while this one is held. ``since_last``: how long before this
-    one the last of them was known [ns]; null if none was in the ``within_ns`` before.
+    ``past_count``: the number of results known in the ``within_ns`` before this one.
+    ``near_count``: these, and results that become known while this one is held. ``since_last``: the
+    time since the last of them [ns]; null if there is none in ``within_ns``.
     """
 
     function: str
@@ -88,9 +93,7 @@ class Lookup(Struct, frozen=True):
 
 
 class ResultRule(Struct, frozen=True):
-    """``CHECK name (condition) HOLD hold_ns DROP``: ``condition`` holds of a result that agrees
-    with what is known.
-    """
+    """``CHECK name (condition) HOLD hold_ns DROP``: results must satisfy ``condition``."""
 
     name: str
     condition: Predicate
@@ -99,8 +102,8 @@ class ResultRule(Struct, frozen=True):
 
 
 class EmitLimit(Struct, frozen=True):
-    """``EMIT AT MOST most EVERY every_ns BY key``: of the results with the same values of ``key``
-    that end in any ``every_ns``, so many are shown. Empty: of all of the query.
+    """``EMIT AT MOST most EVERY every_ns BY key``: at most ``most`` results with the same ``key``
+    end in any ``every_ns``; an empty key counts all results of the query.
     """
 
     most: int
@@ -109,10 +112,10 @@ class EmitLimit(Struct, frozen=True):
 
 
 class Checks(Struct, frozen=True):
-    """All rules on one query's results, and how many of them are shown at most.
+    """The rules on one query's results, and the limit of their number.
 
-    ``key``: results with the same values have one history; empty: all of the query, or, of windows,
-    all of a group. ``limit``: None: all are shown.
+    ``key``: results with the same values share one history; empty: all results of the query or, for
+    windows, of a group. ``limit`` None: no limit.
     """
 
     rules: tuple[ResultRule, ...] = ()
@@ -122,25 +125,24 @@ class Checks(Struct, frozen=True):
 
 
 def checks_of(plan: Any) -> Checks | None:
-    """The rules on the results of ``plan``; a plan of a user's own class may have none."""
+    """Return the rules on the results of ``plan``; plans of a user's class may have none."""
     found: Checks | None = getattr(plan, "checks", None)
     return found if found is not None and (found.rules or found.key) else None
 
 
 def lookups_of(plan: Any) -> tuple[TableLookup, ...]:
-    """What ``plan`` looks up in tables; one that is no query, as a dataflow, has nothing."""
+    """Return the table lookups of ``plan``; other operators, such as dataflows, have none."""
     found: tuple[TableLookup, ...] = getattr(plan, "lookups", ())
     return found
 
 
-# The plan of a statement that reads the results of others.
+# The plan of a statement that reads the results of other statements.
 
 
 class DerivedPlan(Struct, frozen=True):
-    """``plan`` asked of the results of ``sources``, which ``CREATE STREAM`` has named.
+    """``plan`` reads the results of ``sources``, named by ``CREATE STREAM``, and not the log.
 
-    Of the log it reads nothing itself: no stream, no type, no attribute. A source is another plan
-    of the same pass, perhaps a derived one, too.
+    A source is another plan of the same run; it may be derived too.
     """
 
     plan: StatementPlan
@@ -154,56 +156,53 @@ class DerivedPlan(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of the statement."""
+        """The name of the statement."""
         return self.plan.name
 
     @property
     def text(self) -> str:
-        """As it was written."""
+        """The text of the statement."""
         return self.plan.text
 
     @property
     def checks(self) -> Checks | None:
-        """As of the plan that it asks."""
+        """The checks of the statement."""
         return getattr(self.plan, "checks", None)
 
     @property
     def lookups(self) -> tuple[TableLookup, ...]:
-        """As of its sources: of results nothing is looked up."""
+        """The lookups of the sources; LOOKUP does not apply to results."""
         return tuple(each for source in self.sources for each in lookups_of(source))
 
     @property
     def result_kind(self) -> str:
-        """As of the plan that it asks."""
+        """The kind of the statement's results."""
         return self.plan.result_kind
 
 
 def statement_plan(plan: Plan) -> StatementPlan:
-    """The plan of the statement itself, without its sources."""
+    """Return the plan of the statement itself, without its sources."""
     return plan.plan if isinstance(plan, DerivedPlan) else plan
 
 
 def of_log(plans: tuple[Plan, ...]) -> tuple[Plan, ...]:
-    """Those of ``plans`` that read the log itself."""
+    """Return the plans that read the log."""
     return tuple(plan for plan in plans if not isinstance(plan, DerivedPlan))
 
 
-# The plan of a query: what the grammar makes and Python code may build directly.
-#
-# Plain frozen data without behaviour; operators read it, ``engine.query.expression`` evaluates
-# its predicates on columns. Durations are int64 ns.
+# The plan of a query.
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """``alias.name`` or, in a SELECT, ``name``. Record fields (``ts``, ``source`` ...) are names
-    too and win over an event's own attribute of that name; ``attrs.ts`` means the attribute.
+    """``alias.name`` or, in a SELECT, ``name``. A record field (``ts``, ``source`` ...) takes
+    precedence over an event's attribute of that name; ``attrs.ts`` is the attribute.
     """
 
     name: str
     alias: str | None = None
     at: tuple[int, int] | None = field(default=None, compare=False, repr=False)
-    """Where a query's text names it, for messages; None: in a plan from Python."""
+    """Position in the query text, for messages; None in a plan built in Python."""
 
 
 class Constant(Struct, frozen=True):
@@ -221,29 +220,29 @@ class Arithmetic(Struct, frozen=True):
 
 
 class FunctionCall(Struct, frozen=True):
-    """``function(arguments)``, of ``engine.query.values.FUNCTIONS``."""
+    """``function(arguments)``, a function of ``engine.query.values.FUNCTIONS``."""
 
     function: str
     arguments: tuple[Expression, ...]
 
 
 class Case(Struct, frozen=True):
-    """The value of the first of ``whens`` that is true, else ``otherwise``; None: null."""
+    """The value of the first true condition in ``whens``, else ``otherwise``; None is null."""
 
     whens: tuple[tuple[Predicate, Expression | None], ...]
     otherwise: Expression | None
 
     @property
     def values(self) -> tuple[Expression, ...]:
-        """Those that are not null."""
+        """The values that are not null."""
         each = (*(then for _, then in self.whens), self.otherwise)
         return tuple(value for value in each if value is not None)
 
 
 OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-"""By comparison, the one that is true where it is false."""
+"""The negation of each comparison operator."""
 MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
-"""By comparison, the one that says the same with its sides exchanged."""
+"""Each comparison operator with its sides exchanged."""
 
 
 class Comparison(Struct, frozen=True):
@@ -255,7 +254,7 @@ class Comparison(Struct, frozen=True):
 
 
 class InWorkdays(Comparison, frozen=True):
-    """That the time ``left`` is so many workdays after the time ``right`` at most."""
+    """Whether the time ``left`` is at most ``period`` workdays after the time ``right``."""
 
     left: Attribute
     right: Attribute
@@ -263,8 +262,8 @@ class InWorkdays(Comparison, frozen=True):
 
 
 class InOneWindow(Comparison, frozen=True):
-    """That some window of ``size_ns`` holds the times ``left`` and ``right``; one begins at each
-    multiple of ``every_ns``.
+    """Whether one window of ``size_ns`` contains the times ``left`` and ``right``; a window begins
+    at each multiple of ``every_ns``.
     """
 
     left: Attribute
@@ -297,7 +296,7 @@ class Likeness(Struct, frozen=True):
 
 
 class Logic(Struct, frozen=True):
-    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term), of three values."""
+    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term); three-valued."""
 
     op: str
     terms: tuple[Predicate, ...]
@@ -308,19 +307,20 @@ Predicate = Comparison | Membership | Presence | Likeness | Logic
 
 
 def combined(op: str, terms: Sequence[Predicate]) -> Predicate:
-    """``terms``, of which there is one at least, joined by ``and`` or ``or``."""
+    """Join ``terms`` (at least one) by ``and`` or ``or``."""
     return terms[0] if len(terms) == 1 else Logic(op, tuple(terms))
 
 
 def conjunction(terms: Sequence[Predicate]) -> Predicate | None:
-    """All of ``terms``; None if there are none."""
+    """Join ``terms`` by ``and``; None if there are none."""
     return combined("and", terms) if terms else None
 
 
 class Step(Struct, frozen=True):
-    """One step of a SEQ: an event of ``type`` named ``alias``; ``where`` uses this alias alone.
-    ``type`` may be ``engine.core.timeline.ANY_TYPE``. ``streams``: those that it may be of; empty:
-    any. ``types``: the types that it may be of, if ``type`` says none (``OR(A, B) x``); empty: any.
+    """One step of a SEQ: an event of ``type`` named ``alias``.
+
+    ``where`` names this alias only. ``type`` may be ``engine.core.timeline.ANY_TYPE``; ``types``
+    then lists the possible types (``OR(A, B) x``). ``streams``: the possible streams. Empty: any.
     """
 
     alias: str
@@ -332,21 +332,21 @@ class Step(Struct, frozen=True):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The streams or the types that it names; none: every event."""
+        """The streams or types that the step names; empty: every event."""
         return self.streams or self.types or ((self.type,) if self.type != ANY_TYPE else ())
 
 
 def streams_of(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Those that ``steps`` must be of, in order."""
+    """Return the streams that ``steps`` name, in order."""
     return tuple(dict.fromkeys(name for step in steps for name in step.streams))
 
 
 class Group(Struct, frozen=True):
-    """``op`` SEQ: all of one part before all of the next; AND: its parts in any order.
+    """``op`` SEQ: each part before the next; AND: the parts in any order.
 
-    A part is a place in the plan's ``steps`` or a group. No group has one part alone or a part of
-    its own ``op``. A negated step is a part of a SEQ; at an end only of the outermost. ``op`` OR
-    (one of the parts) stands in ``OrPlan.pattern`` alone.
+    A part is a place in the plan's ``steps`` or a group. A group has at least two parts and none of
+    its own ``op``. A negated step is a part of a SEQ, at either end only of the outermost. ``op``
+    OR (any one part) occurs in ``OrPlan.pattern`` only.
     """
 
     op: str
@@ -357,7 +357,7 @@ Part = int | Group
 
 
 class Computed(Struct, frozen=True):
-    """One value that RETURN asks of a match: ``label`` is its AS name, or the text."""
+    """A value that RETURN computes from a match; ``label`` is the AS name or the text."""
 
     label: str
     expression: Expression
@@ -375,11 +375,11 @@ class PointRelation(Struct, frozen=True):
 
 
 class Scope(Struct, frozen=True):
-    """Where the negated ``step`` must not begin, in a plan that says so itself.
+    """The scope in which the negated ``step`` must not begin, for plans that list it explicitly.
 
-    Strictly after the first of ``after`` begins (none: from the last event - WITHIN on) and
-    strictly before all of ``before`` begin (none: up to the first event + WITHIN, and strictly
-    after all of ``after``); neither: at any time. All are places in ``SeqPlan.steps``.
+    It lies strictly after the first of ``after`` begins (empty: from the last event - WITHIN) and
+    strictly before all of ``before`` begin (empty: up to the first event + WITHIN, and strictly
+    after all of ``after``). Both empty: any time. Entries are places in ``SeqPlan.steps``.
     """
 
     step: int
@@ -390,17 +390,16 @@ class Scope(Struct, frozen=True):
 class SeqPlan(Struct, frozen=True):
     """``EVENT SEQ(...) WHERE ... WITHIN w``: strictly increasing event time, last - first <= w.
 
-    ``workdays``: what ``w`` is if it counts them; ``within_ns`` is then the most that they last.
+    ``workdays``: ``w`` in workdays; ``within_ns`` is then the longest time that they take.
 
-    ``equalities``: groups of attributes that must be equal, one tuple per group, each naming at
-    most one attribute per step (they partition the state). ``others``: the remaining conjuncts
-    that join several steps. ``within_ns`` None: no bound. ``returns`` and ``computed``: attributes
-    and expressions selected by RETURN; both empty = everything, and so is ``everything`` (``*``).
-    ``pattern``: how the steps, which stand in written order, are ordered in time; None = one SEQ of
-    them all (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
-    ``scopes``: of the negated steps; then ``pattern`` has the others alone. ``starts``, ``ends``:
-    aliases of steps for which half an interval is enough, its start or its end. ``joins``: in which
-    order steps are found (``engine.query.joins``); empty: neighbours first.
+    ``equalities``: groups of attributes that must be equal, at most one attribute per step each
+    (they partition the state). ``others``: the other conjuncts over several steps. ``within_ns``
+    None: no bound. ``returns`` and ``computed``: attributes and expressions of RETURN; if both are
+    empty or ``everything`` (``*``) is set, results have all attributes. ``pattern``: the order of
+    the steps in time; None: one SEQ of all (see ``engine.query.shape``). ``relations``: further
+    constraints on end points. ``scopes``: of the negated steps; ``pattern`` then has the positive
+    ones only. ``starts``, ``ends``: aliases of steps that half an interval can match, by its start
+    or its end. ``joins``: the search order (``engine.query.joins``); empty: neighbours first.
     """
 
     name: str
@@ -428,32 +427,32 @@ class SeqPlan(Struct, frozen=True):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Those that its steps must be of; none: all."""
+        """The streams that the steps name; empty: all."""
         return streams_of(self.steps)
 
     @property
     def alone(self) -> bool:
-        """Whether each event is a match by itself, whatever else happens."""
+        """Whether each event is a match by itself."""
         return len(self.steps) == 1
 
     @property
     def needed_types(self) -> set[str]:
-        """Without an event of each there is no match."""
+        """The types that every match contains."""
         return {step.type for step in self.steps if not step.negated}
 
     @property
     def branches(self) -> tuple[SeqPlan, ...]:
-        """As of a plan with OR."""
+        """The plan itself, as the only branch."""
         return (self,)
 
 
 class OrPlan(Struct, frozen=True):
     """A pattern with OR: its matches are those of all ``branches``.
 
-    A branch takes one alternative of each OR; it has the whole query's name and text, and those
-    conjuncts of the WHERE and entries of RETURN whose steps it has. A step of several branches is
-    the same ``Step`` in each. ``steps``: of all branches, in written order; ``pattern`` places
-    them, with OR; ``conjuncts``, ``returns`` and ``computed`` are the whole query's.
+    A branch takes one alternative of each OR. It has the name and text of the query, and the
+    conjuncts of WHERE and entries of RETURN whose steps it has. A step of several branches is the
+    same ``Step`` in each. ``steps``: the steps of all branches in written order; ``pattern``
+    arranges them, with OR; ``conjuncts``, ``returns`` and ``computed`` belong to the whole query.
     """
 
     name: str
@@ -473,14 +472,15 @@ class OrPlan(Struct, frozen=True):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """As of a plan without OR."""
+        """The streams that the steps name; empty: all."""
         return streams_of([step for branch in self.branches for step in branch.steps])
 
 
 class IntervalLink(Struct, frozen=True):
-    """Between two parts of a tree: ``word`` is ``,`` or a relation of Z10; ``counts``: how many
-    events on its left [contain, are finished by, meet, overlap, are started by] the one on its
-    right (Z10 Eq 1); None: not said.
+    """The link between two parts of a tree: ``word`` is ``,`` or a relation of Z10.
+
+    ``counts``: how many events on its left [contain, are finished by, meet, overlap, are started
+    by] the event on its right (Z10 Eq 1); None: not given.
     """
 
     word: str
@@ -488,7 +488,7 @@ class IntervalLink(Struct, frozen=True):
 
 
 class Tree(Struct, frozen=True):
-    """A part of a pattern of intervals (Z10): ``op`` is SEQ | PAL | AND | OR, ``links[i]`` stands
+    """A part of a pattern of intervals (Z10): ``op`` is SEQ | PAL | AND | OR; ``links[i]`` is
     between ``parts[i]`` and ``parts[i + 1]``. A part is a place among the steps, or a tree.
     """
 
@@ -501,8 +501,8 @@ TreePart = int | Tree
 
 
 class TreePlan(OrPlan, frozen=True):
-    """A pattern of intervals, ``tree`` as written. Each of its ``branches`` takes one alternative
-    of each OR, and says in relations, conditions and scopes what the tree means.
+    """A pattern of intervals; ``tree`` is the pattern as written. Each of ``branches`` takes one
+    alternative of each OR and expresses the tree by relations, conditions and scopes.
     """
 
     tree: Tree = Tree("SEQ", (), ())
@@ -520,23 +520,24 @@ class Drift(StrEnum):
 
 
 class WindowKind(StrEnum):
-    """What borders of windows go by."""
+    """What determines the bounds of windows."""
 
     TIME = "time"
-    """The clock: they lie at multiples of the slide."""
+    """Time: bounds are multiples of the slide."""
     SESSION = "session"
-    """Silence of a group."""
+    """A gap between the events of a group."""
     ROWS = "rows"
-    """The number of a group's events."""
+    """The number of events of a group."""
 
 
 class Aggregate(Struct, frozen=True):
     """``function`` is count | count_distinct | sum | avg | min | max | stddev | var | median |
-    quantile | first | last | min_by | max_by; of ``argument``, which is None for ``count(*)``;
-    or ``COMPUTED``: ``argument`` is made of aggregates, named by their calls.
+    quantile | first | last | min_by | max_by, applied to ``argument`` (None: ``count(*)``); or
+    ``COMPUTED``: ``argument`` is an expression over aggregates, named by their calls.
+
     ``label`` is the field's name in results: the AS name, or the text, e.g. ``avg(v)``,
-    ``count(*)``, ``quantile(v, 0.9)``. ``parameter`` is quantile's q, ``by`` what ``min_by`` and
-    ``max_by`` look for the least and largest of.
+    ``count(*)``, ``quantile(v, 0.9)``. ``parameter``: the q of quantile; ``by``: the value that
+    ``min_by`` and ``max_by`` order by.
     """
 
     function: str
@@ -550,24 +551,25 @@ class WindowPlan(Struct, frozen=True):
     """``SELECT ... FROM streams WHERE ... GROUP BY ... WINDOW TUMBLING size [DRIFT ...]``, or
     ``WINDOW SLIDING size EVERY every [DRIFT ...]``: windows [k * step, k * step + size).
 
-    ``streams`` empty = every stream. ``every_ns`` None: tumbling. ``having``: names aggregates by
-    their labels; a result whose ``value`` does not satisfy it is not shown. ``ranking``: which of
-    a window's groups are shown.
+    ``streams`` empty: every stream. ``every_ns`` None: tumbling. ``having``: a condition on the
+    labels of aggregates; results whose ``value`` does not satisfy it are not emitted. ``ranking``:
+    limits the groups of each window.
 
-    ``period``: of a calendar's windows; ``size_ns`` is the longest one's length.
+    ``period``: the calendar unit of calendar windows; ``size_ns`` is then the longest length.
 
     ``kind`` SESSION: ``WINDOW SESSION size``, a group's events less than ``size_ns`` apart, and the
-    silence behind them. ROWS: ``WINDOW ROWS rows [EVERY every_rows]``, a group's events in order of
+    gap after them. ROWS: ``WINDOW ROWS rows [EVERY every_rows]``, a group's events in order of
     time, from number k * every_rows on; ``size_ns`` is 0.
 
     ``emit``: when results are emitted; ``early_ns``: period of ``EARLY``.
 
-    ``hidden``: aggregates that are not in results, labelled by their calls: others are ``COMPUTED``
-    of them, or ``having`` and ``ranking`` name them.
+    ``hidden``: aggregates that are computed but not in the results, labelled by their calls;
+    ``COMPUTED`` ones, ``having`` or ``ranking`` use them.
 
-    ``moved``: columns of the results that are read whose values clocks' errors move. ``varying``:
-    those whose values may be others where clocks err: windows with ``ambiguous`` events have no
-    bounds of what is made of them. ``lacks``: nor of anything, as results may be hidden.
+    For statements that read results, ``moved``: columns whose values shift with clock errors.
+    ``varying``: columns whose values may differ with clock errors; windows with ``ambiguous``
+    events have no bounds on aggregates of them. ``lacks``: no bounds on any, as results may be
+    missing.
     """
 
     name: str
@@ -601,7 +603,9 @@ class WindowPlan(Struct, frozen=True):
 
     @property
     def worked_out(self) -> WindowPlan:
-        """The same of single aggregates, those that are hidden too: what operators work out."""
+        """The plan with single aggregates only, including hidden ones, as operators compute
+        them.
+        """
         if not self.hidden and all(one.function != COMPUTED for one in self.aggregates):
             return self
         plain = tuple(one for one in self.aggregates if one.function != COMPUTED)
@@ -609,7 +613,7 @@ class WindowPlan(Struct, frozen=True):
 
     @property
     def step_ns(self) -> int:
-        """From one window's start to the next one's; of a calendar's windows the least."""
+        """From one window start to the next [ns]; for calendar windows the shortest distance."""
         if self.period is not None:
             return period_lengths(self.period)[0]
         return self.size_ns if self.every_ns is None else self.every_ns
@@ -621,39 +625,39 @@ class WindowPlan(Struct, frozen=True):
 
 
 StatementPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
-"""What one statement asks, whatever it reads."""
+"""The plan of one statement."""
 Plan = StatementPlan | DerivedPlan
-"""A query; only the language and the registry of operators look at its class:
-``result_kind`` (``engine.output.result_kinds``), ``windows`` (none of a pattern), ``branches`` and
-``steps`` (none of a window), ``streams`` (none: all)."""
+"""A query. Only the language and the registry of operators check its class; other code uses
+``result_kind`` (``engine.output.result_kinds``), ``windows`` (empty for a pattern), ``branches``
+and ``steps`` (empty for a window) and ``streams`` (empty: all)."""
 
 
-# The plan of a join: a pattern with an alternative for what has no partner.
+# The plan of a join: a pattern with alternatives for events without a partner.
 
 
 _UNSAID: Final = SeqPlan("", "", ())
 
 
 class JoinKind(StrEnum):
-    """Which events of a join's two sides give a row though they have no partner."""
+    """Which events of the two sides give a row without a partner."""
 
     INNER = "inner"
     LEFT = "left"
     RIGHT = "right"
     FULL = "full"
     ANTI = "anti"
-    """Those of the left side, and they alone."""
+    """Only rows of left events without a partner."""
 
 
 class JoinPlan(OrPlan, frozen=True):
-    """``SELECT ... FROM a LEFT JOIN b ON a.id = b.id WITHIN d``: two streams' events whose times
-    are at most ``d`` apart, or (``window_ns``) that some window of that length holds; one begins at
-    each multiple of ``every_ns`` (None: of its length).
+    """``SELECT ... FROM a LEFT JOIN b ON a.id = b.id WITHIN d``: events of two streams whose times
+    are at most ``d`` apart or, with ``window_ns``, lie in one window of that length; a window
+    begins at each multiple of ``every_ns`` (None: of the length).
 
-    Of its ``branches`` one has the pairs, and one for each side that is kept has its events without
-    a partner: there the partner is a negated step. ``pair``: the branch of the pairs, which ANTI
-    does not ask for; its steps are the two sides. ``on`` is the condition, ``conjuncts`` what WHERE
-    asks besides.
+    One of the ``branches`` has the pairs. Each outer side adds a branch of its events without a
+    partner; there the partner is a negated step. ``pair``: the branch of the pairs, also for ANTI,
+    whose ``branches`` lack it; its steps are the two sides. ``on``: the condition of ON;
+    ``conjuncts``: that of WHERE.
     """
 
     kind: JoinKind = JoinKind.INNER

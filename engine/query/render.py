@@ -1,4 +1,8 @@
-"""From a plan to its canonical text: ``parse`` and ``analyse`` give the same plan back."""
+"""Render a plan as its canonical text; ``parse`` and ``analyse`` give the same plan back.
+
+Clauses are in the order of the language: conditions of single steps first, then equalities, then
+the rest. Durations use the largest unit that divides them.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +81,7 @@ if TYPE_CHECKING:
     from slackwater.engine.core.units import Period
     from slackwater.engine.query.reference_tables import TableLookup
 
-# What a CHECK reads in the history of a query's results, as a name in its condition.
+# A history lookup in a CHECK, as a name in its condition.
 
 
 _NOTHING = Lookup("", None, 0)
@@ -85,21 +89,21 @@ _NOTHING = Lookup("", None, 0)
 
 @dataclass(frozen=True, slots=True)
 class LookedUp(Attribute):
-    """``past_count(1 h)``: the attribute ``name``, its place in ``Checks.lookups``, of HISTORY."""
+    """``past_count(1 h)``: an attribute of HISTORY; ``name`` is its place in ``Checks.lookups``."""
 
     lookup: Lookup = _NOTHING
 
 
 def looked_up(place: int, lookup: Lookup) -> LookedUp:
-    """The name of the lookup at ``place`` of a query's."""
+    """Return the attribute for the lookup at ``place`` of a query's ``lookups``."""
     return LookedUp(str(place), HISTORY, lookup=lookup)
 
 
-# Values and conditions of a plan as text, as the language reads them back.
+# Values and conditions as text that the parser reads back.
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Words that are no names in some places; quoted everywhere, so that no reader has to know where.
+# Words that cannot be names in some places; they are quoted everywhere.
 _SOFT: Final = frozenset({
     "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
     "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
@@ -110,7 +114,7 @@ _SOFT: Final = frozenset({
 
 
 def render_duration(duration_ns: int) -> str:
-    """``5 s`` for 5_000_000_000, ``90 min`` for an hour and a half."""
+    """Return ``5 s`` for 5_000_000_000 and ``90 min`` for an hour and a half."""
     for unit, length in reversed(NS_PER.items()):
         if duration_ns % length == 0:
             return f"{duration_ns // length} {unit}"
@@ -118,7 +122,7 @@ def render_duration(duration_ns: int) -> str:
 
 
 def render_predicate(predicate: Predicate) -> str:
-    """The text of one condition; AND, OR and NOT inside AND and OR in parentheses."""
+    """Return the text of a condition; AND, OR and NOT inside AND and OR are in parentheses."""
     match predicate:
         case Comparison(op=op, left=left, right=right):
             return f"{render_expression(left)} {op} {render_expression(right)}"
@@ -139,7 +143,7 @@ def render_predicate(predicate: Predicate) -> str:
 
 
 def render_expression(expression: Expression, tightness: int = 0) -> str:
-    """The text of one value, in parentheses if it binds less tightly than ``tightness``."""
+    """Return the text of a value, in parentheses if it binds less tightly than ``tightness``."""
     match expression:
         case Constant(value=bool() as truth):
             return "TRUE" if truth else "FALSE"
@@ -151,7 +155,7 @@ def render_expression(expression: Expression, tightness: int = 0) -> str:
             return render_attribute(expression)
         case Arithmetic(op=op, left=left, right=right):
             rank = 1 if op in "+-" else 2
-            # Operators of one rank group to the left.
+            # Operators of the same rank are left-associative.
             first, second = (
                 render_expression(left, rank),
                 render_expression(right, rank + 1),
@@ -170,7 +174,7 @@ def _or_null(expression: Expression | None) -> str:
 
 
 def quote(name: str) -> str:
-    """``name`` as the grammar reads it back: plain where it can be."""
+    """Return ``name``, in quotes if the grammar needs them."""
     if _PLAIN.fullmatch(name) and name.lower() not in RESERVED | _SOFT:
         return name
     return '"' + name.replace('"', '""') + '"'
@@ -202,22 +206,22 @@ def render_lookup(lookup: Lookup) -> str:
 
 
 def render_term(term: Predicate) -> str:
-    """A condition beside others; an AND or OR in parentheses."""
+    """Return the text of one term of an AND or OR; a nested AND or OR is in parentheses."""
     text = render_predicate(term)
     return f"({text})" if isinstance(term, Logic) and term.op != "not" else text
 
 
 def render_conjunct(predicate: Predicate) -> str:
-    """As ``render_term``, except that an AND joins the AND around it."""
+    """Return the text as ``render_term`` does, but without parentheses around an AND."""
     inner = isinstance(predicate, Logic) and predicate.op == "and"
     return render_predicate(predicate) if inner else render_term(predicate)
 
 
-# Clauses about results as text, as the language reads them back.
+# Clauses about results as text that the parser reads back.
 
 
 def render_checks(checks: Checks | None) -> list[str]:
-    """``HISTORY BY a.id``, ``CHECK name (past_count(1 h) < 3) HOLD 10 s DROP``: the clauses."""
+    """Return the clauses, such as ``CHECK name (past_count(1 h) < 3) HOLD 10 s DROP``."""
     if checks is None:
         return []
     found = [f"HISTORY BY {', '.join(map(render_expression, checks.key))}"] if checks.key else []
@@ -233,10 +237,7 @@ def render_checks(checks: Checks | None) -> list[str]:
     return found
 
 
-# From a plan to its canonical text: ``parse`` and ``analyse`` give the same plan back.
-#
-# Clauses stand in the language's order, each step's own conditions first, then the equalities, then
-# the rest; durations are written in the largest unit that divides them.
+# Queries as canonical text.
 
 
 _P = TypeVar("_P", Expression, Predicate)
@@ -251,7 +252,7 @@ def render_table_lookup(lookup: TableLookup) -> str:
 
 
 def render(plan: Plan) -> str:
-    """The text of ``plan``, on one line; numbers without a unit are in ns.
+    """Return the text of ``plan`` on one line; numbers without a unit are in ns.
 
     >>> from slackwater.engine.query import query
     >>> render(query("event seq(A a, B b) where a.id=b.id within 5000 ms"))
@@ -300,7 +301,7 @@ def _times(least: int, most: int | None) -> str:
 
 
 def render_regular(expression: Regular, tightness: int = 0) -> str:
-    """As a query has it, in parentheses where something outside binds as tightly."""
+    """Return the text of a constraint, in parentheses if its context binds as tightly."""
     match expression:
         case Occurrence(type=event_type, where=guard):
             return quote(event_type) + ("" if guard is None else f"[{render_predicate(guard)}]")
@@ -325,7 +326,7 @@ def render_type(step: Step) -> str:
 
 
 def render_pattern(pattern: Part, steps: Sequence[Step]) -> str:
-    """``SEQ(A a, AND(B b, C c))``; the part's places are those of ``steps``."""
+    """Return, e.g., ``SEQ(A a, AND(B b, C c))``; the places in ``pattern`` index ``steps``."""
     if isinstance(pattern, int):
         return _step(steps[pattern])
     return f"{pattern.op}({', '.join(render_pattern(part, steps) for part in pattern.parts)})"
@@ -334,7 +335,7 @@ def render_pattern(pattern: Part, steps: Sequence[Step]) -> str:
 def _seq(plan: SeqPlan) -> str:
     terms = [render_conjunct(step.where) for step in plan.steps if step.where is not None]
     for group in plan.equalities:
-        # A negated step never stands between two others: only positive steps chain on.
+        # Only positive steps continue the chain; a negated step is compared with the last one.
         negated = {step.alias for step in plan.steps if step.negated}
         chain = sorted(group, key=lambda attribute: attribute.alias in negated)
         anchor = chain[0]
@@ -385,7 +386,7 @@ def render_often(step: Step, often: Often) -> str:
 
 
 def render_tree(part: TreePart, steps: Sequence[Step]) -> str:
-    """``SEQ(A a OVERLAP[0,0,0,1,0] B b, !C c)``; the tree's places are those of ``steps``."""
+    """Return, e.g., ``SEQ(A a OVERLAP[0,0,0,1,0] B b, !C c)``; places index ``steps``."""
     if isinstance(part, int):
         return _step(steps[part])
     text = render_tree(part.parts[0], steps)
@@ -444,13 +445,13 @@ def _join(plan: JoinPlan) -> str:
 
 
 def _source(step: Step) -> str:
-    """A stream of FROM, with its alias."""
+    """Return a stream of FROM, with its alias."""
     stream = step.streams[0]
     return quote(stream) + ("" if step.alias == stream else f" {quote(step.alias)}")
 
 
 def row_label(expression: Expression) -> str:
-    """The name of a row's column without AS: of an attribute its own."""
+    """Return the name of a row's column without AS; an attribute keeps its name."""
     one = bare(expression)
     return one.name if isinstance(one, Attribute) else render_expression(one)
 
@@ -475,8 +476,8 @@ def _rows(plan: SeqPlan) -> str:
 
 
 def _column(one: Computed, columns: Sequence[Computed]) -> str:
-    """Of a join's SELECT, whose plain attributes are named after themselves, with their side where
-    both have one of a name.
+    """Return a column of a join's SELECT; a plain attribute is labelled by its name, or with its
+    side if both sides have it.
     """
     text = plain = render_expression(one.expression)
     if isinstance(one.expression, Attribute):
@@ -487,7 +488,7 @@ def _column(one: Computed, columns: Sequence[Computed]) -> str:
 
 
 def _named(text: str, label: str, plain: str) -> str:
-    """An entry of a list, with AS unless ``label`` is its name without."""
+    """Return an entry of a list, with AS unless ``label`` is the default ``plain``."""
     return text if label == plain else f"{text} AS {quote(label)}"
 
 
@@ -498,14 +499,14 @@ def _computed(one: Computed) -> str:
 
 
 def default_label(aggregate: Aggregate) -> str:
-    """The result field's name without AS: ``avg(v)``, ``count(*)``, ``avg(v * 3.6)``."""
+    """Return the result field's name without AS: ``avg(v)``, ``count(*)``, ``avg(v * 3.6)``."""
     return _call(aggregate, lambda of: of.name if isinstance(of, Attribute) else None)
 
 
 def _call(
     aggregate: Aggregate, named: Callable[[Expression], str | None] = lambda _of: None
 ) -> str:
-    """The aggregate as a call; ``named`` says how an argument is written other than plainly."""
+    """Return the aggregate as a call; ``named`` overrides the text of an argument."""
     function, distinct = aggregate.function, ""
     if function == "count_distinct":
         function, distinct = "count", "DISTINCT "
@@ -521,12 +522,12 @@ def _aggregate(aggregate: Aggregate) -> str:
 
 
 def computed_text(expression: Expression, of: Mapping[str, str]) -> str:
-    """Arithmetic of aggregates, of which each is written as ``of`` says."""
+    """Return the text of arithmetic over aggregates; ``of`` has the text of each aggregate."""
     return _written(expression, of, render_expression)
 
 
 def _written(node: _P, of: Mapping[str, str], render: Callable[[_P], str]) -> str:
-    """``node`` with each aggregate as ``of`` says."""
+    """Return the text of ``node``; ``of`` has the text of each aggregate."""
     numbers = {name: f"\0{place}" for place, name in enumerate(of)}
     text = render(with_attributes(node, lambda one: replace(one, name=numbers[one.name])))
     names = list(of)
@@ -534,7 +535,7 @@ def _written(node: _P, of: Mapping[str, str], render: Callable[[_P], str]) -> st
 
 
 def _names(plan: WindowPlan) -> dict[str, str]:
-    """By label, how HAVING and ORDER BY write an aggregate: one that is not selected as a call."""
+    """Return the text of each aggregate in HAVING and ORDER BY, by label: hidden ones as calls."""
     hidden = {one.label: _call(one) for one in plan.hidden}
     return hidden | {one.label: quote(one.label) for one in plan.aggregates}
 

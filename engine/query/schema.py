@@ -1,4 +1,4 @@
-"""Checks a plan against the attributes that the data really has."""
+"""Check a plan against the attributes of the data."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ _TYPES: Final = {ValueKind.TEXT: "str", ValueKind.TRUTH: "bool"}
 
 
 def check_attributes(plan: StatementPlan, known: Mapping[str, str]) -> None:
-    """Refuses a plan whose attributes are not in the data, or of a type that cannot be meant.
+    """Refuse a plan with attributes that the data does not have, or of an unsuitable type.
 
     Args:
-        plan: of a query, or built in Python (whose errors have no caret).
-        known: type (``int float bool str``) by the events' own attributes.
+        plan: a query's plan, or one built in Python (its errors have no caret).
+        known: type (``int float bool str``) of each attribute of the events.
 
     Raises:
-        UserError: an attribute is unknown (the message names the ones there are), text is
-            compared or calculated with as if it were a number, or the other way round.
+        UserError: an attribute is unknown (the message lists the known ones), or text and numbers
+            are mixed in a comparison or in arithmetic.
     """
     queries = MonitorPlan | SeqPlan | OrPlan | WindowPlan
     if isinstance(plan, queries) and plan.lookups:
@@ -102,7 +102,7 @@ def _check_window(plan: WindowPlan, known: Mapping[str, str]) -> None:
 
 
 def _with_tables(plan: StatementPlan, known: Mapping[str, str]) -> Mapping[str, str]:
-    """``known`` with what events get of tables, by attributes that they have."""
+    """Return ``known`` with the columns that LOOKUP adds; check the attributes it looks up by."""
     found = dict(known)
     for lookup in lookups_of(plan):
         name, at = own_attribute(lookup.attribute), lookup.at
@@ -171,12 +171,12 @@ def _kind(expression: Expression, known: Mapping[str, str]) -> ValueKind:
 
 
 def value_type(expression: Expression, known: Mapping[str, str]) -> str:
-    """The type of a value (``float bool str``; numbers are alike to checks), as ``known`` says."""
+    """Return the type of a value (``float``, ``bool`` or ``str``; all numbers are ``float``)."""
     return _TYPES.get(_kind(expression, known), "float")
 
 
 def _check(plan: Plan, node: Expression | Predicate | None, known: Mapping[str, str]) -> None:
-    """Refuses comparisons, arithmetic, functions and CASEs that take what they cannot."""
+    """Refuse comparisons, arithmetic, functions and CASEs with operands of unsuitable types."""
     for part in inside(node):
         match part:
             case Comparison(left=left, right=right):
@@ -216,7 +216,7 @@ def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[
 
 
 def _check_alike(plan: Plan, values: Sequence[Expression], known: Mapping[str, str]) -> None:
-    """Refuses values of different kinds, of which one is chosen; and texts of several events."""
+    """Refuse alternatives of different kinds, and texts of several events."""
     first, *others = (_kind(value, known) for value in values)
     for value, kind in zip(values[1:], others, strict=True):
         if not comparable(first, kind):
@@ -240,7 +240,7 @@ def _check_operand(
 
 
 def _about(plan: Plan, value: Expression, message: str, hint: str) -> UserError:
-    """The error with a caret at what ``value`` names first."""
+    """Return the error with a caret at the first attribute in ``value``."""
     named = next(attributes_in(value), None)
     if named is not None:
         return refuse_named(plan, named, message, hint)
@@ -248,8 +248,8 @@ def _about(plan: Plan, value: Expression, message: str, hint: str) -> UserError:
 
 
 def refuse_named(plan: Plan, attribute: Attribute, message: str, hint: str) -> UserError:
-    """The error with a caret where ``attribute`` stands; of one that does not know its place, where
-    ``plan.text`` first names it.
+    """Return the error with a caret at ``attribute``; without a known place, at its first mention
+    in ``plan.text``.
     """
     if attribute.at is not None:
         return refuse(plan.text, attribute.at, message, hint)
@@ -267,7 +267,7 @@ def _means(reference: s.Reference, attribute: Attribute) -> bool:
 
 
 def _references(text: str) -> list[s.Reference]:
-    """All references of a query in order; none if the text is no query (a plan from Python)."""
+    """Return all references in a query, in order; none if the text does not parse."""
     try:
         parsed = parse(text)
     except UserError:

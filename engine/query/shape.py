@@ -1,8 +1,8 @@
-"""What a pattern's groups ask of time: who comes before whom, and between whom a negated step lies.
+"""The order of steps that a pattern requires, and the scope of its negated steps.
 
-Everything speaks of places in ``SeqPlan.steps``. SEQ puts every step of one part before every step
-of the next; AND orders nothing; only the positive steps of a match exist, so a negated step has
-neighbours and no order of its own.
+Steps are given by their places in ``SeqPlan.steps``. SEQ puts every step of one part before every
+step of the next; AND puts its parts in no order. A match has only positive steps, so a negated step
+has a scope between its neighbours and no order of its own.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from slackwater.engine.query.interval_relations import DERIVED, Edge, closure, e
 from slackwater.engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart, TreePlan
 
 INTERVALS: Final = "ISEQ"
-"""The ``op`` of a group whose steps the plan's relations of end points order, and nothing else."""
+"""``op`` of an ISEQ: only the plan's relations of end points order its steps."""
 
 
 JOINED: Final = "JOIN"
-"""The ``op`` of a group whose steps begin at most WITHIN apart, in any order, also negated ones."""
+"""``op`` of a join: all steps, also negated ones, begin at most WITHIN apart, in any order."""
 
 
 class Between(Struct, frozen=True):
-    """Where the negated step ``step`` must not occur (SPEC 4.1).
+    """The scope in which the negated step ``step`` must not occur (SPEC 4.1).
 
-    In an ISEQ ``left`` and ``right`` are empty: the plan's relations say when it counts. So are
-    they in a join: it counts up to WITHIN before and after, these instants included. Else strictly
-    after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the front, from
-    the last event - WITHIN on, this instant included. ``right`` empty: at the end, up to the first
-    event + WITHIN, this instant included. ``after_first``, of intervals: strictly
-    after the first of these instead of all of ``left``, which is empty then. ``anywhere``: at any
-    time.
+    By default it lies strictly after all of ``left`` and strictly before all of ``right``. ``left``
+    empty: it begins at the last event - WITHIN, inclusive. ``right`` empty: it ends at the first
+    event + WITHIN, inclusive. ``after_first`` (intervals; ``left`` is empty): it begins strictly
+    after the first of these. ``anywhere``: any time. In an ISEQ ``left`` and ``right`` are empty:
+    the plan's relations define the scope. In a join they are empty too: the scope is WITHIN before
+    and after the event, inclusive.
     """
 
     step: int
@@ -47,18 +46,18 @@ class Between(Struct, frozen=True):
 
     @property
     def leading(self) -> bool:
-        """Whether it stands at the front."""
+        """Whether the negated step is at the front of the pattern."""
         return not self.left and not self.after_first and not self.anywhere
 
 
 class Shape(Struct, frozen=True):
-    """The order that a plan's pattern asks for.
+    """The order that a plan's pattern requires.
 
-    ``positive``: the steps that a match has. ``before``: pairs (x, y), x strictly before y,
-    transitively closed. ``firsts``, ``lasts``: its minimal and maximal steps, among which are a
-    match's first and last event. ``within``: pairs (x, y) of which it is asked that y ends at most
-    WITHIN after x begins; with every event's own length they bound the whole match, intervals
-    too (SPEC 4.1). ``between``: one entry per negated step, in step order.
+    ``positive``: the steps of a match. ``before``: pairs (x, y), x strictly before y, transitively
+    closed. ``firsts``, ``lasts``: the minimal and maximal steps; a match's first and last events
+    are among them. ``within``: pairs (x, y), y must end at most WITHIN after x begins; together
+    with the length of each event they bound the whole match, also of intervals (SPEC 4.1).
+    ``between``: one entry per negated step, in step order.
     """
 
     positive: tuple[int, ...]
@@ -70,7 +69,7 @@ class Shape(Struct, frozen=True):
 
 
 def most_events(plan: Plan) -> int:
-    """The most events that a match of ``plan`` has; 0 of windows."""
+    """Return the largest number of events in a match of ``plan``; 0 for windows."""
     counts = (sum(not step.negated for step in branch.steps) for branch in plan.branches)
     return max(counts, default=0)
 
@@ -82,7 +81,7 @@ def of_intervals(plan: Plan) -> bool:
 
 
 def of_trees(plan: Plan) -> bool:
-    """Whether ``plan`` is of SEQ/PAL trees, whose intervals may be known by halves."""
+    """Whether ``plan`` is a SEQ/PAL tree of intervals; half intervals may match its steps."""
     return isinstance(plan, TreePlan)
 
 
@@ -93,18 +92,18 @@ def of_streams(plan: Plan) -> bool:
 
 
 def of_rows(plan: Plan) -> bool:
-    """Whether ``plan`` is a SELECT without WINDOW, each of whose events is a row."""
+    """Whether ``plan`` is a SELECT without WINDOW: each event is a row."""
     steps = plan.steps if isinstance(plan, SeqPlan) else ()
     return len(steps) == 1 and steps[0].type == ANY_TYPE and not steps[0].types
 
 
 def whole_pattern(plan: SeqPlan) -> Group:
-    """``plan.pattern``, or the SEQ of all steps that None stands for."""
+    """Return ``plan.pattern``; if it is None, the SEQ of all steps."""
     return plan.pattern or Group("SEQ", tuple(range(len(plan.steps))))
 
 
 def leaves(part: Part | TreePart) -> Iterator[int]:
-    """The places below ``part``, in written order."""
+    """Yield the places in ``part``, in written order."""
     if isinstance(part, int):
         yield part
         return
@@ -113,7 +112,7 @@ def leaves(part: Part | TreePart) -> Iterator[int]:
 
 
 def shape_of(plan: SeqPlan) -> Shape:
-    """The order that ``plan`` asks for.
+    """Return the order that ``plan`` requires.
 
     >>> from slackwater.engine.query import query
     >>> shape = shape_of(query("EVENT SEQ(A a, AND(B b, C c), !N n, D d) WITHIN 5 s"))
@@ -123,9 +122,8 @@ def shape_of(plan: SeqPlan) -> Shape:
     (Between(step=3, left=(1, 2), right=(4,), after_first=(), anywhere=False),)
 
     Raises:
-        UserError: a plan built in Python whose pattern does not name each step once, has a group
-            inside one of its own kind, or a negated step of which nothing says which time it
-            covers.
+        UserError: a plan built in Python whose pattern does not name each step once, nests a group
+            in one of its own kind, or has a negated step without a scope.
     """
     pattern = whole_pattern(plan)
     apart = [scope.step for scope in plan.scopes]
@@ -143,7 +141,7 @@ def shape_of(plan: SeqPlan) -> Shape:
             firsts = _extreme(positive, reach[::2, ::2])
             lasts = _extreme(positive, reach[1::2, 1::2].T)
         between += [Between(step, (), ()) for step in sorted(negated)]
-        # From firsts to lasts is enough only where clocks are right.
+        # With uncertain clocks, pairs from firsts to lasts are not enough.
         within = tuple(permutations(positive, 2))
     else:
         misplaced = next(unscoped(pattern, negated), None)
@@ -175,7 +173,7 @@ def _of_scope(scope: Scope) -> Between:
 
 
 def _extreme(places: tuple[int, ...], reach: np.ndarray) -> tuple[int, ...]:
-    """Those that no other one is known to be at most; of equal ones the first."""
+    """Return the places that no other place precedes; the first of equal ones."""
     found: list[int] = []
     for place in places:
         others = [other for other in places if reach[other, place] and other != place]
@@ -185,8 +183,8 @@ def _extreme(places: tuple[int, ...], reach: np.ndarray) -> tuple[int, ...]:
 
 
 def endpoint_order(plan: SeqPlan, negated: int | None = None) -> np.ndarray:
-    """What the relations of ``plan`` between positive steps, and of one ``negated`` one with them,
-    imply (``engine.query.interval_relations.closure``).
+    """Return what the relations between positive steps and, if given, one ``negated`` step imply
+    (``engine.query.interval_relations.closure``).
     """
     places = {
         step.alias: 2 * n for n, step in enumerate(plan.steps) if not step.negated or n == negated
@@ -213,9 +211,9 @@ def _check_groups(group: Group, name: str) -> None:
 
 
 def unscoped(part: Part, negated: frozenset[int], *, below_and: bool = False) -> Iterator[int]:
-    """The negated steps of which nothing says which time they cover.
+    """Yield the negated steps without a scope.
 
-    Inside an AND a negated step has neighbours only between two parts of a SEQ.
+    Inside an AND a negated step has a scope only between two parts of a SEQ.
     """
     if isinstance(part, int):
         if part in negated and below_and:
@@ -232,7 +230,7 @@ def unscoped(part: Part, negated: frozenset[int], *, below_and: bool = False) ->
 def _ends(
     places: tuple[int, ...], before: set[tuple[int, int]]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The minimal and the maximal ones of ``places``."""
+    """Return the minimal and the maximal places."""
     inside = set(places)
     later = {y for x, y in before if x in inside and y in inside}
     earlier = {x for x, y in before if x in inside and y in inside}
@@ -245,7 +243,7 @@ def _ends(
 def _walk(
     group: Group, negated: frozenset[int], before: set[tuple[int, int]], between: list[Between]
 ) -> None:
-    """Adds what ``group`` and the groups below it ask for."""
+    """Add the order and the scopes of ``group`` and its nested groups."""
     parts: list[tuple[int, ...]] = []
     waiting: list[tuple[int, int]] = []
     for part in group.parts:

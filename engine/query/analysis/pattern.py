@@ -73,7 +73,7 @@ class Pattern(QueryReader):
 
         Raises:
             UserError: there are too many; or an alternative has no positive step, or a negated step
-                    whose scope in time is not bounded.
+                whose scope in time is not bounded.
         """
         negated = frozenset(p for p, step in enumerate(self.steps.values()) if step.negated)
         aliases = list(self.steps)
@@ -426,7 +426,7 @@ def read_returns(
 
     Raises:
         UserError: an entry names no event or a negated step, is a duplicate, or two computed
-                entries have the same label.
+            entries have the same label.
     """
     found: list[Returned] = []
     labels: set[str] = set()

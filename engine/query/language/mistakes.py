@@ -1,4 +1,4 @@
-"""What the parser could not read, said in the words of the person who wrote it."""
+"""Syntax errors of queries as messages with a line, a caret and a remedy."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ from slackwater.engine.query.language.other_dialects import said_here
 if TYPE_CHECKING:
     from slackwater.engine.query.language.syntax import Reference
 
-# Errors that point: the line of the query, and a caret under the offending place.
-
 
 Span = tuple[int, int]
-"""Start and end of a piece of the query's text, in characters."""
+"""Start and end of a part of the query's text, in characters."""
 
 MAX_QUERY_CHARS: Final = 65_536
-"""Of a text, whether it is one statement or several."""
+"""Limit of a text, with one statement or several."""
 _SHOWN_CHARS: Final = 100
 
 
 def check_length(text: str) -> None:
-    """Refuses what is too long to be a query.
+    """Refuse a text that is too long for a query.
 
     Raises:
-        UserError: says how long one may be.
+        UserError: the message gives the limit.
     """
     if len(text) > MAX_QUERY_CHARS:
         raise UserError(
@@ -65,22 +63,22 @@ def refuse(text: str, at: Span, message: str, hint: str = "") -> UserError:
 
 
 class QueryReader:
-    """What reads a query's ``text``."""
+    """Base of classes that read a query; ``text`` is the whole query."""
 
     text: str
 
     def refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        """The error to raise for the piece ``at``."""
+        """Return the error to raise for the part ``at``."""
         return refuse(self.text, at, message, hint)
 
     def no_step(self, name: str, at: Span, steps: Collection[str]) -> UserError:
-        """The error to raise where ``name`` is none of the ``steps``."""
+        """Return the error to raise if ``name`` is not in ``steps``."""
         there = "the steps are" if len(steps) > 1 else "the only step is"
         hint = or_meant(f"{there} {listed(steps)}", name, steps)
         return self.refuse(at, f"there is no step named {name!r}", hint)
 
     def which(self, noun: str, reference: Reference, owners: Collection[str]) -> UserError:
-        """The error to raise where an attribute may be that of several ``owners``."""
+        """Return the error to raise if an attribute may belong to any of several ``owners``."""
         name = reference.parts[-1]
         written = self.text[reference.at[0] : reference.at[1]]
         hint = f"write {' or '.join(f'{owner}.{written}' for owner in list(owners)[:3])}"
@@ -91,7 +89,7 @@ class QueryReader:
 
 
 def _picture(line: str, column: int, length: int) -> tuple[str, str]:
-    """The line, cut around the place when it is long, and the carets below it."""
+    """Return the line, shortened around the error if it is long, and the carets below it."""
     start = 0
     if len(line) > _SHOWN_CHARS:
         start = max(0, min(column - _SHOWN_CHARS // 2, len(line) - _SHOWN_CHARS))
@@ -106,14 +104,14 @@ def _picture(line: str, column: int, length: int) -> tuple[str, str]:
 
 
 def printable(text: str) -> str:
-    """``text`` with what a terminal would not show as one sign replaced, length kept."""
+    """Replace each character that is not printable by one character, so that the length is kept."""
     return "".join(
         sign if sign.isprintable() else " " if sign.isspace() else "\ufffd" for sign in text
     )
 
 
 def _width(text: str) -> int:
-    """Columns that ``text`` takes on a terminal."""
+    """Return the number of columns of ``text`` on a terminal."""
     return sum(
         0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
         for sign in text
@@ -121,19 +119,19 @@ def _width(text: str) -> int:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?`` for the known word most like ``word``, else the empty string."""
+    """Return ``did you mean 'x'?`` for the known word closest to ``word``, or an empty string."""
     by_key = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), by_key, n=1, cutoff=0.7)
     return f"did you mean {by_key[found[0]]!r}?" if found else ""
 
 
 def or_meant(hint: str, word: str, known: Iterable[str]) -> str:
-    """``hint``, which says what there is, and which of ``known`` may be meant by ``word``."""
+    """Return ``hint`` and, if one of ``known`` is close to ``word``, the question for it."""
     return "; ".join(filter(None, (hint, closest(word, known))))
 
 
 def listed(words: Iterable[str], word: str = "and") -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
     *head, last = words
     return f"{', '.join(head)} {word} {last}" if head else last
 
@@ -142,7 +140,7 @@ RESERVED: Final = frozenset({
     "event", "select", "from", "where", "within", "realtime", "return", "under", "group", "window",
     "and", "or", "not", "in", "as", "on", "true", "false", "null", "case", "when",
 })  # fmt: skip
-"""Words that name a thing only when quoted, as in ``"group"``."""
+"""Words that are names only in quotes, as in ``"group"``."""
 
 _NAMES: Final = {"NAME", "QUOTED", "MEMBER"}
 _VALUE: Final = _NAMES | {"NUMBER", "STRING", "TRUE", "FALSE", "NULL", "CASE", "LPAR", "MINUS"}
@@ -159,7 +157,7 @@ _SIGNS: Final = {
 }  # fmt: skip
 _ARITHMETIC: Final = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"}
 _KINDS_OF_JOIN: Final = {"INNER", "LEFT", "RIGHT", "FULL", "ANTI"}
-# Kinds of thing in the order in which people look for them.
+# The order in which messages list what is expected.
 _ORDER: Final = (
     "a name", "an alias", "a value", "a number", "text in single quotes", "','", "'.'", "'('",
     "')'", "'['", "']'", "'!'",
@@ -168,7 +166,7 @@ _CHAIN: Final = "write a < b < c as a < b AND b < c"
 
 
 def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
-    """The error for ``token`` where only ``accepts`` are allowed."""
+    """Return the error for ``token``; the parser ``accepts`` these terminals in its place."""
     words = _expected(accepts)
     expected = f"expected {listed(words, 'or')}" if words else ""
     if token.type == "$END":
@@ -203,7 +201,7 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
 
 
 def _wrong_unit(before: str) -> Span | None:
-    """The word just before the mistake, if it was read as the unit of a number and is none."""
+    """Return the place of the word before the error if it is no time unit but read as one."""
     found = re.search(r"(?<![\w.])[0-9.]+\s*([^\W\d]\w*)\s*$", before)
     if found is None or found.group(1).lower() in RESERVED or _is_unit(found.group(1)):
         return None
@@ -219,7 +217,7 @@ def _is_unit(word: str) -> bool:
 
 
 def _remedied(before: str, token: Token) -> tuple[str, str] | None:
-    """Message and remedy of slips whose meaning is plain."""
+    """Return message and remedy of common mistakes; None for others."""
     if token.type == "BANG" and before.endswith("!"):
         return "this step is negated twice", "write one !"
     if token.type == "RPAR" and re.search(r"\bin\s*\($", before, re.IGNORECASE):
@@ -243,7 +241,7 @@ def _remedied(before: str, token: Token) -> tuple[str, str] | None:
 
 
 def _special(text: str, at: Span, token: Token, accepts: set[str]) -> str:
-    """Messages for signs that begin something which never ends or is not a word."""
+    """Return the message for unclosed quotes and invalid numbers; empty for other signs."""
     rest = text[at[0] :]
     if token.type:
         return ""
@@ -259,7 +257,7 @@ def _special(text: str, at: Span, token: Token, accepts: set[str]) -> str:
 
 
 def _expected(accepts: set[str]) -> list[str]:
-    """Names of terminals -> sorted phrases."""
+    """Return sorted phrases for the names of terminals."""
     left = set(accepts)
     phrases: set[str] = set()
     if {"NUMBER", "STRING"} <= left:

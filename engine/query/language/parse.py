@@ -1,4 +1,4 @@
-"""From the text of a query to its parts (``language.syntax``), by the grammar alone."""
+"""Parse the text of a query into its syntax tree (``language.syntax``) by the grammar."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from slackwater.engine.query.language.mistakes import Span, check_length, refuse
 
 
 def at_of(token: Token) -> Span:
-    """Its place in the text."""
+    """Return the token's place in the text."""
     assert token.start_pos is not None
     return token.start_pos, token.start_pos + len(token)
 
 
 def over(first: Span, last: Span) -> Span:
-    """From the one to the other."""
+    """Return the range from the start of ``first`` to the end of ``last``."""
     return first[0], last[1]
 
 
 _GRAMMAR: Final = Path(__file__).with_name("grammar.lark")
 MAX_DEPTH: Final = 100
-"""Levels of nesting; bounds the recursion of everything that walks a condition."""
+"""Most levels of nesting; bounds the recursion of functions that walk a condition."""
 
 
 class _TooDeepError(Exception):
-    """Raised inside the parser, which does not know the text."""
+    """Raised inside the parser, which does not have the text for a message."""
 
     def __init__(self, at: Span) -> None:
         super().__init__(at)
@@ -42,10 +42,10 @@ class _TooDeepError(Exception):
 
 
 def parse(text: str) -> s.Query:
-    """Reads one query.
+    """Parse one query.
 
     Raises:
-        UserError: not a query; the message has the line, a caret and what was expected.
+        UserError: the text does not parse; the message has line, caret and what is expected.
     """
     check_length(text)
     if not text.strip():
@@ -106,12 +106,12 @@ def _read(part: Any) -> Any:
 
 
 def _clause_of_all(kind: Callable[[Span, Any], s.Clause]) -> Callable[..., s.Clause]:
-    """The rule of a word and the things behind it."""
+    """Return the rule for a keyword and the parts after it."""
     return lambda _self, word, *parts: kind(at_of(word), parts)
 
 
 def _selection(entries: Sequence[s.Item | s.Everything]) -> tuple[tuple[s.Item, ...], Any]:
-    """The items of SELECT or RETURN, and ``*`` if it is among them."""
+    """Return the items of SELECT or RETURN, and ``*`` if it is among them."""
     stars = [entry for entry in entries if isinstance(entry, s.Everything)]
     return tuple(entry for entry in entries if isinstance(entry, s.Item)), next(iter(stars), None)
 
@@ -121,7 +121,7 @@ class _Build(Transformer[Token, Any]):
     """One method per rule of the grammar, named after it."""
 
     def repeated_step(self, kind: s.Name, words: tuple[Token, ...], *rest: Any) -> s.StepNode:
-        """``rest``: perhaps an alias, then perhaps what ``array`` and ``until`` give."""
+        """``rest``: an optional alias, then the results of ``array`` and ``until``, if any."""
         alias = next((each for each in rest if isinstance(each, s.Name)), None)
         until = next((each for each in rest if isinstance(each, s.Where)), None)
         words_at = over(at_of(words[0]), at_of(words[-1]))
@@ -178,7 +178,7 @@ class _Build(Transformer[Token, Any]):
         return self._group("SEQ", over(rest[0].at, rest[-1].at), rest)
 
     def _group(self, op: str, at: Span, rest: tuple[Any, ...]) -> s.GroupNode:
-        """A negated part needs no comma before it (Z10); adds one."""
+        """Build a group; insert the comma that Z10 omits before a negated part."""
         parts, links = [rest[0]], list[s.Relation]()
         for entry in rest[1:]:
             if isinstance(entry, Token):
@@ -279,7 +279,7 @@ class _Build(Transformer[Token, Any]):
         return s.OrderBy(at_of(word), rest[:-1], _number(rest[-1]))
 
     def tumbling(self, word: Token, size: s.Duration, *rest: Any) -> s.TimeWindow:
-        """``rest``: perhaps the slide, a zone, how drift is used."""
+        """``rest``: optionally the slide, the zone, and the use of drift."""
         every = next((each for each in rest if isinstance(each, s.Duration)), None)
         zone = next((each for each in rest if isinstance(each, s.Literal)), None)
         drift = next((str(each).lower() for each in rest if isinstance(each, Token)), None)
@@ -318,7 +318,7 @@ class _Build(Transformer[Token, Any]):
         return _operation("not", self.among(item, *options))
 
     def between(self, item: s.Node, *rest: Any) -> s.Operation[s.Node]:
-        """Two comparisons; ``rest``: perhaps NOT, the lower bound and the upper one."""
+        """Build two comparisons; ``rest``: optionally NOT, then the lower and upper bounds."""
         *negated, low, high = rest
         inside = self.both(_operation(">=", item, low), _operation("<=", item, high))
         return self.not_(negated[0], inside) if negated else inside
@@ -337,7 +337,7 @@ class _Build(Transformer[Token, Any]):
         return s.Literal(None, at_of(word))
 
     def case(self, word: Token, *rest: Any) -> s.Operation[s.Node]:
-        """``rest``: perhaps an operand, the pairs of WHEN, perhaps that of ELSE, and END."""
+        """``rest``: an optional operand, the pairs of WHEN, an optional ELSE, and END."""
         *parts, end = rest
         operand = parts.pop(0) if type(parts[0]) is not tuple else None
         otherwise = parts.pop() if type(parts[-1]) is not tuple else s.Literal(None, at_of(end))

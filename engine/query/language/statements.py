@@ -17,8 +17,8 @@ from slackwater.engine.query.language import syntax as s
 from slackwater.engine.query.language.mistakes import Span, check_length, closest, refuse
 from slackwater.engine.query.language.parse import parse
 
-# Constraints from a file: ``CONSTRAINT name FOR TRACE BY attribute AS expression;`` as many as one
-# likes. A query names one, ``UNDER CONSTRAINT name``, and is read as if it had all of it.
+# A file of constraints has one or more ``CONSTRAINT name FOR TRACE BY attribute AS expression;``.
+# ``UNDER CONSTRAINT name`` in a query includes the constraint with that name.
 
 
 _NAMED: Final = re.compile(
@@ -28,11 +28,11 @@ _NAMED: Final = re.compile(
     re.IGNORECASE,
 )
 _BEFORE: Final = "EVENT SEQ(a a1, b b1) UNDER\n"
-"""A constraint alone is no query; it is read as one's, a line further down."""
+"""The parser reads a constraint only within a query, so this precedes it, one line above."""
 
 
 class Definition(Struct, frozen=True):
-    """``text``: from CONSTRAINT on, without a semicolon. ``query``: one under it."""
+    """``text``: from CONSTRAINT on, without a semicolon; ``query``: a query with the constraint."""
 
     name: str
     text: str
@@ -43,11 +43,11 @@ def definitions(text: str, where: str) -> dict[str, Definition]:
     """The constraints of a file, by name.
 
     Args:
-        text: its content.
-        where: its name, for messages.
+        text: the content of the file.
+        where: the name of the file, for messages.
 
     Raises:
-        UserError: no constraint, two of one name, or one that cannot be read, with its line.
+        UserError: there is no constraint, a name occurs twice, or a constraint does not parse.
     """
     found: dict[str, Definition] = {}
     for start, end in _pieces(text):
@@ -79,7 +79,7 @@ def _without_comment(piece: re.Match[str]) -> str:
 
 
 def _placed(error: UserError, where: str) -> UserError:
-    """The same, with the file's line instead of the query's."""
+    """Return the error with the file's line instead of the query's."""
 
     def line(found: re.Match[str]) -> str:
         return f"{where}:{int(found[1]) - 1}: column {found[2]}"
@@ -91,7 +91,7 @@ def expanded(text: str, known: Mapping[str, Definition]) -> str:
     """A query with its constraint written out, if it only names one.
 
     Raises:
-        UserError: there is none of this name, with the place.
+        UserError: no constraint has this name; the message has the place.
     """
     for found in _NAMED.finditer(text):
         if found["under"] is None:
@@ -107,7 +107,7 @@ def expanded(text: str, known: Mapping[str, Definition]) -> str:
 _PIECE: Final = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|;", re.DOTALL
 )
-"""What may hold a semicolon that ends nothing, and one that does."""
+"""Quoted text and comments, whose semicolons end nothing, or a semicolon."""
 _SPACE: Final = r"(?:\s|--[^\n]*(?:\n|$))"
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*|\"(?:[^\"]|\"\")+\"|`(?:[^`]|``)+`"
 _BLANK: Final = re.compile(rf"{_SPACE}*\Z")
@@ -119,11 +119,11 @@ _HEAD: Final = re.compile(
 
 
 class Statement(Struct, frozen=True):
-    """One of several.
+    """One statement of a text.
 
-    ``text``: the query alone, at its place in all that was given: what stands before it is blank,
-    so that the line of an error is the line of the file. ``stream``: what its results are called
-    where others read them; None: nobody can. ``named_at``: where, in the whole text.
+    ``text``: the query; what precedes it in the whole text is replaced by blanks, so that line
+    numbers in errors are those of the file. ``stream``: the name by which other statements read
+    its results; None: they cannot. ``named_at``: the place of that name in the whole text.
     """
 
     text: str
@@ -155,7 +155,7 @@ def statements(text: str) -> list[Statement]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
-    """Where the statements of ``text`` are; the one piece of a text that has none is all of it."""
+    """Yield start and end of each statement; a text without statements is one piece."""
     start, some = 0, False
     for piece in _PIECE.finditer(text):
         if piece.group() == ";":
@@ -190,15 +190,15 @@ def _unquoted(word: str) -> str:
 
 
 def _blank(text: str) -> str:
-    """As many blanks, and as many lines."""
+    """Replace every character by a blank, except line feeds."""
     return re.sub(r"[^\n]", " ", text)
 
 
 def check_name(name: str, text: str, at: Span) -> None:
-    """Refuses a name that no folder of results can have.
+    """Refuse a name that cannot be the name of a folder.
 
     Raises:
-        UserError: says which names there may be.
+        UserError: the message says which names are valid.
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
         hint = "a stream's name has letters, digits and _, as its results are kept under it"
@@ -206,10 +206,10 @@ def check_name(name: str, text: str, at: Span) -> None:
 
 
 def is_cascade(text: str) -> bool:
-    """Whether ``text`` is more than one query as it always was."""
+    """Whether ``text`` has several statements or a CREATE STREAM."""
     return several(statements(text))
 
 
 def several(found: list[Statement]) -> bool:
-    """Whether ``found`` is more than one query as it always was."""
+    """Whether ``found`` has several statements or a CREATE STREAM."""
     return len(found) > 1 or any(one.stream is not None for one in found)

@@ -9,13 +9,13 @@ from slackwater.engine.query.language.mistakes import Span
 
 _N = TypeVar("_N")
 
-# What a SELECT reads: streams one beside the other, or two that are joined.
+# The sources of a SELECT: a list of streams, or two joined streams.
 
 
 class From(NamedTuple):
-    """``FROM stream [[AS] alias], stream``: of a pattern the streams have no alias.
+    """``FROM stream [[AS] alias], stream``; the streams of a pattern have no alias.
 
-    ``aliases``: of each stream, None where it has none.
+    ``aliases``: one per stream, or None.
     """
 
     at: Span
@@ -31,7 +31,7 @@ class JoinSide(NamedTuple):
 
 
 class Join(NamedTuple):
-    """``FROM left [kind] JOIN right [ON condition]``; ``kind`` is one of
+    """``FROM left [kind] JOIN right [ON condition]``; ``kind`` is a value of
     ``engine.query.plan.JoinKind``, ``join_at`` covers the words from it to JOIN.
     """
 
@@ -43,7 +43,7 @@ class Join(NamedTuple):
     condition: Node | None
 
 
-# What is known of a trace beforehand: UNDER CONSTRAINT, a regular expression over its events.
+# UNDER CONSTRAINT: a regular expression over the events of a trace.
 
 
 class OccurrenceNode(NamedTuple):
@@ -56,7 +56,7 @@ class OccurrenceNode(NamedTuple):
 
 
 class RepetitionNode(NamedTuple):
-    """``part`` as often as the words ``times`` say: ``* + ?``, or numbers and a comma."""
+    """``part`` with the repetition ``times``: ``* + ?``, or numbers and a comma."""
 
     part: TraceNode
     times: tuple[str, ...]
@@ -78,7 +78,7 @@ class Under(NamedTuple):
     expression: TraceNode
 
 
-# Rules on results before they go out: CHECK, and the key of their history.
+# Rules on results before emission: CHECK, and the key of their history.
 
 
 class CheckNode(NamedTuple):
@@ -134,12 +134,13 @@ class OrderBy(NamedTuple):
     limit: Number
 
 
-# How often steps of a pattern occur, and the choice of matches.
+# Repetition of steps in a pattern, and the choice of matches.
 
 
 class OftenNode(NamedTuple):
-    """Behind a step's type: ``* + ?``, or numbers and a comma in braces (``words``). ``array``:
-    where ``[]`` stands, if it does; ``until``: what ends the repetition.
+    """The repetition after a step's type: ``* + ?``, or numbers and a comma in braces (``words``).
+
+    ``array``: whether ``[]`` follows; ``until``: the condition that ends the repetition.
     """
 
     words: tuple[str, ...]
@@ -149,7 +150,7 @@ class OftenNode(NamedTuple):
 
 
 class StepIndex(NamedTuple):
-    """``[i]``, ``[i - 1]``: ``variable`` less ``less``; ``[3]`` has no variable."""
+    """``[i]``, ``[i - 1]``: ``variable`` minus ``less``; ``[3]`` has no variable."""
 
     variable: Name | None
     less: int
@@ -190,9 +191,8 @@ class LimitClause(NamedTuple):
     number: Number
 
 
-# Nothing is checked here beyond the grammar; ``engine.query.analysis.analyse`` turns it into a
-# plan. Nodes are named tuples: every command creates these many classes at import, and a frozen
-# data class takes eight times as long to create.
+# The parser checks the grammar only; ``engine.query.analysis.analyse`` builds the plan. Nodes are
+# named tuples because a frozen data class takes eight times as long to create at import.
 
 
 class Name(NamedTuple):
@@ -213,7 +213,7 @@ class Reference(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number as written, with its time unit if it has one; ``more`` follow it: ``1 min 30 s``."""
+    """A number as written, with its time unit, if any; ``more``: the rest of ``1 min 30 s``."""
 
     text: str
     unit: Name | None
@@ -223,7 +223,7 @@ class Number(NamedTuple):
 
 
 def whole(text: str) -> int:
-    """The whole number that ``text`` is, or another one beyond every limit; -1: it is none."""
+    """Return the whole number in ``text``, or a number above every limit if long; -1: not whole."""
     return int(text.lstrip("0")[:20] or "0") if text.isdecimal() else -1
 
 
@@ -236,12 +236,12 @@ class Literal(NamedTuple):
 
 
 class Operation(NamedTuple, Generic[_N]):
-    """``op`` of ``parts``.
+    """``op`` applied to ``parts``.
 
-    In conditions and values: a comparison (``= != < <= > >=``), arithmetic (``+ - * / %``; ``-`` of
-    one part), ``and``, ``or``, ``not``, ``is null``, ``in`` (an item and its options), ``like`` (an
-    item and a text), ``case`` (each WHEN with its THEN, and behind them ELSE). In a TList: ``and``,
-    ``or``. In a constraint: ``,``, ``|``, ``&``.
+    In conditions and values: a comparison (``= != < <= > >=``), arithmetic (``+ - * / %``; ``-``
+    with one part), ``and``, ``or``, ``not``, ``is null``, ``in`` (an item and its options),
+    ``like`` (an item and a text), ``case`` (each WHEN with its THEN, then ELSE). In a TList:
+    ``and``, ``or``. In a constraint: ``,``, ``|``, ``&``.
     """
 
     op: str
@@ -251,7 +251,7 @@ class Operation(NamedTuple, Generic[_N]):
 
 
 class Call(NamedTuple):
-    """``function(arguments)``; ``star`` for ``function(*)``; ``distinct``: DISTINCT before them."""
+    """``function(arguments)``; ``star``: ``function(*)``; ``distinct``: DISTINCT is given."""
 
     function: Name
     arguments: tuple[Node, ...]
@@ -266,7 +266,7 @@ TraceNode = OccurrenceNode | RepetitionNode | Operation["TraceNode"]
 
 
 class StepNode(NamedTuple):
-    """``type [alias]`` inside a pattern; ``often``: None: once."""
+    """``type [alias]`` inside a pattern; ``often`` None: the step occurs once."""
 
     type: Name
     alias: Name | None
@@ -284,9 +284,9 @@ class NegatedNode(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """Between two neighbours of a group: ``,`` or one of Z10's nine relations.
+    """Between two parts of a group: ``,`` or one of Z10's nine relations.
 
-    ``counts``: the five numbers behind it (Z10 Eq 1), if there are.
+    ``counts``: the five numbers after it (Z10 Eq 1), if any.
     """
 
     word: str
@@ -314,7 +314,7 @@ class Endpoint(NamedTuple):
 
 
 class EndpointChain(NamedTuple):
-    """``A.ts < B.te < C.te``: ``ops[i]`` stands between ``ends[i]`` and ``ends[i + 1]``."""
+    """``A.ts < B.te < C.te``: ``ops[i]`` is between ``ends[i]`` and ``ends[i + 1]``."""
 
     ends: tuple[Endpoint, ...]
     ops: tuple[str, ...]
@@ -336,7 +336,7 @@ TListNode = EndpointChain | AllenNode | Operation["TListNode"]
 
 
 class IseqNode(NamedTuple):
-    """``ISEQ[restrictions](parts)`` (L10 5.3): all of the restrictions hold."""
+    """``ISEQ[restrictions](parts)`` (L10 5.3); all restrictions must hold."""
 
     restrictions: tuple[TListNode, ...]
     parts: tuple[PatternNode, ...]
@@ -348,7 +348,7 @@ PatternNode = StepNode | NegatedNode | GroupNode | IseqNode
 
 
 def parts_of(node: object) -> tuple[Any, ...]:
-    """The nodes of the same kind that ``node`` is made of."""
+    """Return the direct parts of ``node`` that are nodes of the same kind."""
     match node:
         case Operation(parts=parts) | GroupNode(parts=parts) | IseqNode(parts=parts):
             return parts
@@ -360,14 +360,14 @@ def parts_of(node: object) -> tuple[Any, ...]:
 
 
 def inside(node: _N) -> Iterator[_N]:
-    """``node`` and all below it, in written order."""
+    """Yield ``node`` and its parts at all levels, in written order."""
     yield node
     for part in parts_of(node):
         yield from inside(part)
 
 
 def walk(node: object) -> Iterator[Any]:
-    """``node`` and every node in it, of any kind, in written order."""
+    """Yield ``node`` and every node in it, of any kind, in written order."""
     if isinstance(node, tuple):
         if hasattr(node, "_fields"):
             yield node
@@ -413,7 +413,7 @@ class Realtime(NamedTuple):
 
 
 class Returns(NamedTuple):
-    """``RETURN item, item``; ``everything``: where ``*`` stands among them."""
+    """``RETURN item, item``; ``everything``: ``*``, if it is among them."""
 
     at: Span
     items: tuple[Item, ...]
@@ -435,8 +435,8 @@ class Having(NamedTuple):
 
 
 class TimeWindow(NamedTuple):
-    """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1); ``every`` None: TUMBLING.
-    ``zone``: a text, of a calendar's windows.
+    """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1); ``every`` None: TUMBLING;
+    ``zone``: the time zone of calendar windows.
     """
 
     at: Span
@@ -487,8 +487,8 @@ class EventQuery(NamedTuple):
 
 
 class SelectQuery(NamedTuple):
-    """``SELECT item, item clause ...``; ``at`` covers the word SELECT. ``everything``: where ``*``
-    stands among the items.
+    """``SELECT item, item clause ...``; ``at`` covers the word SELECT; ``everything``: ``*``, if it
+    is among the items.
     """
 
     at: Span
