@@ -94,7 +94,7 @@ _NUMERIC: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 
 
 def attribute_name(word: str, *, qualified: bool) -> str:
-    """The plan's spelling of ``word`` (``qualified``: written ``attrs.word``).
+    """Return the plan's name of the attribute ``word`` (``qualified``: written ``attrs.word``).
 
     >>> attribute_name("ts", qualified=False), attribute_name("ts", qualified=True)
     ('ts', 'attrs.ts')

@@ -1,6 +1,6 @@
-"""Rules between the fields of one record, checked on whole columns (DESIGN "Trace").
+"""Rules for the fields of one record, checked on whole columns (DESIGN "Trace").
 
-Used for every kind of row-wise input: JSONL traces, CSV, Parquet.
+They apply to all row-wise inputs: JSONL traces, CSV and Parquet.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slackwater.engine.core.units import exact_units
 from slackwater.engine.log.describe import ints
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
-"""Fields in the trace's time unit; the other integers are counts or parts per billion."""
+"""Fields in the trace's time unit; other integer fields are counts or parts per billion."""
 _EVERYWHERE: Final = {r.KIND, r.SITE, r.ARRIVAL}
 _NAMED: Final = _EVERYWHERE | {r.STREAM, r.SOURCE, r.CLOCK, r.SEQ, r.INCARNATION}
 FIELDS_OF_KIND: Final[dict[Kind, set[str]]] = {
@@ -44,19 +44,19 @@ _NOT_NEGATIVE: Final = (
 
 
 class Fault(NamedTuple):
-    """``line`` (1-based) of the input breaks a rule, for ``reason``."""
+    """The reason why ``line`` (1-based) of the input breaks a rule."""
 
     line: int
     reason: str
 
 
 def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> dict[int, str]:
-    """The first fault of each row looked at by itself, as later ones may only follow from it.
+    """Return the first fault of each row; later ones may only follow from it.
 
     Args:
-        columns: record fields, times in ns; attributes apart.
+        columns: record fields without attributes, times in ns.
         kind: ``Kind`` of each row.
-        unit_ns: ns of the unit in which messages say times.
+        unit_ns: unit of times in messages [ns].
     """
     found: dict[int, str] = {}
     masks = {name: each.is_valid().to_numpy(zero_copy_only=False) for name, each in columns.items()}
@@ -88,7 +88,7 @@ def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> 
 
 
 def add_fault(found: dict[int, str], rows: np.ndarray, reason: str) -> None:
-    """``reason`` for each of ``rows`` (bool) that has none."""
+    """Add ``reason`` to ``found`` for each of ``rows`` (bool) without a fault."""
     for row in np.flatnonzero(rows).tolist():
         found.setdefault(row, reason)
 
@@ -99,7 +99,7 @@ def _sync_faults(found: dict[int, str], masks: dict[str, np.ndarray], is_sync: n
     needs = "a record of kind sync needs"
     add_fault(found, is_sync & offset & ~delay, f'{needs} "delay" beside "offset"')
     add_fault(found, is_sync & delay & ~offset, f'{needs} "offset" beside "delay"')
-    # A source without a clock reading may still announce where its numbers start.
+    # A source without a clock reading may still announce its first number.
     announced = masks.get(r.FIRST_SEQ, nothing) | masks.get(r.INCARNATION, nothing)
     add_fault(
         found, is_sync & ~offset & ~announced,
@@ -108,7 +108,7 @@ def _sync_faults(found: dict[int, str], masks: dict[str, np.ndarray], is_sync: n
 
 
 def beyond_said(field: str) -> str:
-    """Why a value outside ``field``'s range is refused."""
+    """Return the reason for a value outside the range of ``field``."""
     if field in RANGES:
         return f'"{field}" is beyond {RANGES[field][2]} in nanoseconds; check --time-unit'
     percent = ", which is 100 %" if field == r.SKEW_ERROR_PPB else ""
@@ -135,18 +135,18 @@ def _value_faults(found: dict[int, str], columns: dict[str, pa.Array], unit_ns: 
             )
 
 
-# The rules that a frame in a log must keep, checked on whole columns (table in ``stream.frame``).
+# Rules for the frames of a log, checked on whole columns (table in ``core.frame``).
 #
-# A frame of ours keeps them all. A damaged or foreign log may hold anything, and what the chain's
-# kernels read they trust: so a log's frames are checked once, where they are read.
+# Frames that this project writes satisfy them. A damaged or foreign log may contain anything, and
+# the kernels of the chain do not check their input, so frames are checked when a log is read.
 
 
 _LAST_KIND: Final = int(max(Kind))
 
 
 def _among(kinds: Collection[Kind]) -> np.ndarray:
-    """Whether a kind is one of these, by its number. In a frame of two rows, which most frames of a
-    quiet site are, a call of ``np.isin`` takes longer than all that is looked at.
+    """Return a lookup by kind number. On the small frames of a quiet site, ``np.isin`` takes longer
+    than the check itself.
     """
     return np.array([kind in kinds for kind in range(_LAST_KIND + 1)])
 
@@ -157,14 +157,14 @@ _NO_NUMBER: Final = -1
 
 
 class FrameError(ValueError):
-    """What is wrong with a frame."""
+    """A frame breaks a rule; the message says which."""
 
 
 def checked(frame: Frame) -> Frame:
-    """``frame``, which keeps the rules, with null for NaN.
+    """Return ``frame`` with null for NaN, after checking the rules.
 
     Raises:
-        FrameError: the rule that it breaks.
+        FrameError: a rule is broken.
     """
     batch = frame.batch
     _check_columns(batch.schema)
@@ -192,7 +192,7 @@ def checked(frame: Frame) -> Frame:
 
 
 def attribute_types(batch: pa.RecordBatch) -> dict[str, str]:
-    """``int float bool str`` of each attribute and of ``id``; columns of nulls have none."""
+    """Return the type (``int float bool str``) of each attribute and ``id`` with values."""
     found = {}
     for field in batch.schema:
         if field.name == r.ID or field.name.startswith(ATTR_PREFIX):
@@ -255,7 +255,7 @@ def _kinds(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def _check_presence(batch: pa.RecordBatch, kind: np.ndarray) -> None:
-    """Times and sources where they must be; numbers are asked for by orders that go by them."""
+    """Check times and sources; orders that need sequence numbers check these themselves."""
     if batch.column(r.ARRIVAL).null_count:
         raise FrameError("a record without arrival")
     for name, kinds in ((r.TS, _TIMED), (r.SOURCE, _OF_SOURCE)):
@@ -290,7 +290,7 @@ def _check_range(name: str, column: pa.Array, kind: np.ndarray) -> None:
 
 
 def _finite(frame: Frame) -> Frame:
-    """The frame with null for NaN."""
+    """Replace NaN by null; refuse infinite values."""
     batch = frame.batch
     for place, field in enumerate(batch.schema):
         if not pa.types.is_floating(field.type):

@@ -1,4 +1,10 @@
-"""Times as users write them -> int64 ns: numbers of a unit, ISO 8601, timestamp columns."""
+"""Convert times in user input to int64 ns: numbers of a unit, ISO 8601, timestamp columns.
+
+Whole numbers and fractions count units since 1970; fractions are rounded to the nearest ns, and
+text is converted digit by digit. Texts and timestamps are instants and need no unit; without a zone
+they are in ``zone``. A wrong unit gives wrong results without any sign, so if the user names no
+unit, the reader refuses numbers that are dates only in a unit other than the default.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +24,13 @@ from slackwater.engine.core.units import DATES_NS, INT64_MAX, check_zone, unit_n
 from slackwater.engine.log.record.record_rules import beyond_said
 from slackwater.engine.log.record.trace_record import BEYOND, INT64_MIN
 
-# Instants written as text, ISO 8601 above all, as ns since 1970 UTC, on whole columns.
+# Instants as text, mostly ISO 8601, converted by column to ns since 1970 UTC.
 
 
 _NAIVE: Final = pa.timestamp("ns")
 _UTC: Final = pa.timestamp("ns", "UTC")
 _GERMAN: Final = r"^([0-3][0-9])\.([01][0-9])\.([0-9]{4})(?:[ T]+|$)"
-"""Day, month and year with points, as German loggers write them; slashes could be either way."""
+"""Day, month and year with dots, as in German logs; with slashes the order is ambiguous."""
 _ISO: Final = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"([T ][0-9]{2}:[0-9]{2}(:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
@@ -37,7 +43,7 @@ _NAMED_DAY: Final = (
 _AMERICAN: Final = (
     (r"^([0-9]{1,2})/([0-9]{1,2})/([0-9]{4}),? +([0-9].*[AaPp]\.?[Mm]\.?)$", r"\3-\1-\2 \4"),
 )
-"""Month, day and year with AM or PM, as only Americans write them."""
+"""Month, day and year with AM or PM, as in American notation."""
 _HALVES: Final = (
     r"^(?P<day>[0-9-]{10})[ T]+(?P<hour>[0-9]{1,2})"
     r"(?P<rest>:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?) ?(?P<half>[AaPp])\.?[Mm]\.?$"
@@ -61,7 +67,7 @@ _WITH_MONTH: Final = (
 _DIGITS: Final = (
     r"^(19|20)[0-9]{2}(0[1-9]|1[0-2])([0-2][0-9]|3[01])([01][0-9]|2[0-3])([0-5][0-9]){2}$"
 )
-"""20260301083000: as a number it would be hours since 1970."""
+"""20260301083000; as a number it would be hours since 1970."""
 _LEAP: Final = r"(:[0-5][0-9]):60"
 _ROUNDED_UP: Final = r"\.[0-9]{9}[5-9]"
 _TIME_OF_DAY: Final = r"^([0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)$"
@@ -90,7 +96,7 @@ _SLASHED: Final = {
     order: (*_PADDED, (r"^([0-9]{2})[/-]([0-9]{2})[/-]([0-9]{4})(?:,? +|T|$)", written))
     for order, written in (("month-first", r"\3-\1-\2 "), ("day-first", r"\3-\2-\1 "))
 }
-"""How dates with slashes are read, as ``--date`` says it."""
+"""Rewrites of dates with slashes, by the value of ``--date``."""
 Faults = dict[int, str]
 
 
@@ -129,7 +135,7 @@ def instants_of(
 
 
 def _as_iso(texts: pa.Array, date: str | None) -> tuple[pa.Array, pa.Array | None]:
-    """Texts as ISO 8601, and the ns to add to each: of a second 60, and of what nine digits cut."""
+    """Rewrite texts as ISO 8601; return the ns to add to each, for seconds of 60 and rounding."""
     if pc.all(pc.match_substring_regex(texts, _ISO)).as_py() is not False:
         return texts, None
     plain = texts
@@ -156,13 +162,13 @@ def is_day(texts: pa.Array) -> bool:
 
 
 def _numbers_alone(texts: pa.Array) -> tuple[pa.Array, Faults]:
-    """Without what is no number, which is a fault."""
+    """Replace texts that are not numbers by null, with a fault for each."""
     fine = _matches(texts, _NUMBER)
     return _only(texts, fine), dict.fromkeys(np.flatnonzero(~fine).tolist(), "is not a number")
 
 
 def _of_24_hours(texts: pa.Array) -> pa.Array:
-    """``2026-12-31 11:59:59 PM`` as ``2026-12-31 23:59:59``; others as they are."""
+    """Convert times with AM and PM to 24 hours; leave others unchanged."""
     parts = pc.extract_regex(texts, _HALVES)
     if parts.null_count == len(parts):
         return texts
@@ -176,7 +182,7 @@ def _of_24_hours(texts: pa.Array) -> pa.Array:
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Faults]:
-    """As ``kind``; a fault where the text has the form of an instant and is none (month 13)."""
+    """Cast to ``kind``; a text with the form of an instant but an invalid value is a fault."""
     try:
         return texts.cast(kind), {}
     except pa.ArrowInvalid:
@@ -194,7 +200,9 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Faults]:
 
 
 def utc_ns(local: pa.Array, zone: str | None) -> tuple[pa.Array, Faults]:
-    """Local timestamps [ns] of ``zone`` as ns since 1970 UTC; faults where a clock is turned."""
+    """Convert local timestamps [ns] in ``zone`` to ns since 1970 UTC; a local time that occurs
+    twice or never, at a clock change, is a fault.
+    """
     if zone is None or local.null_count == len(local):
         return local.cast(pa.int64()), {}
     first, last = (
@@ -212,12 +220,7 @@ def utc_ns(local: pa.Array, zone: str | None) -> tuple[pa.Array, Faults]:
     )
 
 
-# Times as users write them -> int64 ns: numbers of a unit, ISO 8601, timestamp columns.
-#
-# A whole number or a fraction counts units since 1970; fractions are rounded to the nearest ns, and
-# what is written in text is taken digit by digit. A text or timestamp is an instant and needs no
-# unit; one without a zone is in ``zone``. A wrong unit gives wrong answers without any sign of it,
-# so where none was named, numbers that would be dates only in another unit stop the reading.
+# Times of one input.
 
 
 DEFAULT_UNIT: Final = "ns"
@@ -225,22 +228,22 @@ _FLOAT_EXACT: Final = 2**53
 _NS_PER_S: Final = 10**9
 _NUMBER: Final = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?$"
 _EXACT: Final = pa.decimal256(46, 18)
-"""Two times nine digits behind the point: as many as any unit has ns."""
+"""18 digits after the decimal point, twice the digits of 1 ns in s."""
 _DIGITS_MAX: Final = 100
 _TOO_FINE: Final = r"(\.[0-9]{18})[0-9]+$"
 _PLACES: Final = range(-18, 28)
-"""Of the first digit of what ``_EXACT`` holds."""
+"""Places of the first digit that ``_EXACT`` can hold."""
 _NS: Final = pa.decimal256(19, 0)
 _DATES_S: Final = tuple(ns // _NS_PER_S for ns in DATES_NS)
-"""1990 and 2100, in seconds since 1970: where the times of a recording lie."""
+"""1990 and 2100 in seconds since 1970; recorded times are expected between them."""
 _MOSTLY: Final = 0.9
-"""Share of numbers that must lie there. Of times that count evenly from 0 at most 85 % do."""
+"""Share of numbers that must be dates. For times that count evenly from 0 it is at most 85 %."""
 _CLOSE: Final = 0.05
-"""So near to each other, as a share of themselves, are the dates of one recording."""
+"""Largest spread of the dates in one recording, relative to the smallest."""
 _DATE_UNITS: Final = ("ns", "us", "ms", "s")
 _LINES_SHOWN: Final = 3
 INSTANTS: Final = (r.TS, r.TE, r.ARRIVAL)
-"""Times that are dates; the others are durations."""
+"""Time fields that are instants; the others are durations."""
 NOT_TIME: Final = "is not an integer, nor a time such as 2026-03-01T12:00:00Z"
 _EITHER_WAY: Final = re.compile(r"([0-9]{1,2})[/-]([0-9]{1,2})[/-]([0-9]{4}|[0-9]{2})\b.*")
 FRACTION_OF_NS: Final = (
@@ -249,17 +252,17 @@ FRACTION_OF_NS: Final = (
 
 
 class Times:
-    """Reads the times of one input.
+    """Converts the times of one input.
 
     Args:
-        name: the input, for messages.
-        unit: of numbers; None: ns, unless the first numbers look like dates in another unit.
-        zone: of texts and timestamps without one, as ``Europe/Berlin``; None: UTC.
-        date: of texts that are a time of day alone, as ``2026-03-01``; or ``month-first`` or
-            ``day-first``, of dates with slashes.
+        name: name of the input, for messages.
+        unit: unit of numbers; None: ns, unless the first numbers look like dates in another unit.
+        zone: zone of texts and timestamps without one, such as ``Europe/Berlin``; None: UTC.
+        date: date for texts that are a time of day, such as ``2026-03-01``; or ``month-first`` or
+            ``day-first``, the order in dates with slashes.
 
     Raises:
-        UserError: unknown unit or zone, or no date.
+        UserError: the unit, zone or date is not valid.
     """
 
     def __init__(
@@ -275,19 +278,19 @@ class Times:
                 f"with slashes {' or '.join(_SLASHED)}"
             )
         self.dated = False
-        """Whether some time so far was a date: a text or a timestamp, no number."""
+        """Whether any time so far was a text or timestamp, not a number."""
         self._unit_given = unit is not None
         self._in_digits = set[str]()
         self.units: dict[str, str | None] = {}
-        """By field, the unit in which most numbers so far are dates; None: in none."""
+        """By field, the unit in which most numbers so far are dates; None: no unit."""
         if zone is not None:
             check_zone(zone, "--timezone")
 
     def numbers(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
-        """Whole numbers or floats of the unit as ns; NaN is null.
+        """Convert integers or floats of the unit to ns; NaN becomes null.
 
         Raises:
-            UserError: no unit was named and these look like dates in another one.
+            UserError: no unit was given and the numbers look like dates in another unit.
         """
         if pa.types.is_null(column.type):
             return pa.nulls(len(column), pa.int64()), {}
@@ -306,7 +309,7 @@ class Times:
         return ns, faults | odd
 
     def _are_digits(self, field: str, column: pa.Array) -> bool:
-        """Whether whole numbers, the first ones of ``field``, all are dates of 14 digits."""
+        """Whether the first numbers of ``field`` are all dates of 14 digits."""
         others = self._unit_given or field not in INSTANTS or field in self.units
         if not others and _matches(column.cast(pa.string()), _DIGITS).all():
             self._in_digits.add(field)
@@ -320,7 +323,7 @@ class Times:
         return found, {row: why or _no_time(said[row], orders) for row, why in wrong.items()}
 
     def instants(self, field: str, column: pa.Array) -> tuple[pa.Array, Faults]:
-        """A column of Arrow timestamps or dates as ns since 1970 UTC."""
+        """Convert a column of Arrow timestamps or dates to ns since 1970 UTC."""
         kind = column.type
         if pa.types.is_date(kind):
             kind = pa.timestamp("s" if pa.types.is_date32(kind) else "ms")
@@ -335,7 +338,7 @@ class Times:
         return ns, faults
 
     def texts(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
-        """Numbers of the unit or ISO 8601, as text, as ns since 1970 UTC."""
+        """Convert texts, numbers of the unit or ISO 8601, to ns since 1970 UTC."""
         is_number = _matches(column, _NUMBER)
         if is_number.all():
             try:
@@ -349,7 +352,7 @@ class Times:
     def values(
         self, field: str, values: Sequence[Any], lines: np.ndarray
     ) -> tuple[pa.Array, Faults]:
-        """JSON's numbers and, but for durations, ISO 8601 texts; others are faults."""
+        """Convert JSON numbers and, for instants, ISO 8601 texts; other values are faults."""
         kinds = set(map(type, values))
         try:
             if kinds <= {int, type(None)}:
@@ -387,7 +390,9 @@ class Times:
     def _number_texts(
         self, field: str, column: pa.Array, lines: np.ndarray
     ) -> tuple[pa.Array, Faults]:
-        """Digit by digit: a float of seconds since 1970 holds but 200 ns."""
+        """Convert numbers digit by digit: a float of seconds since 1970 has a resolution of 200
+        ns.
+        """
         if column.null_count == len(column):
             return pa.nulls(len(column), pa.int64()), {}
         exact, faults = _decimals(column)
@@ -408,11 +413,11 @@ class Times:
     def _check_unit(
         self, field: str, values: np.ndarray, valid: np.ndarray, lines: np.ndarray
     ) -> Faults:
-        """Faults of dates in another unit than most are dates in, here or before.
+        """Return faults for dates in another unit than most dates here and before.
 
         Raises:
-            UserError: no unit was named and the first values of ``field`` are dates in another; or
-                those before are.
+            UserError: no unit was given and the first values of ``field`` are dates in another one,
+                or the unit differs from that of earlier values.
         """
         rows = np.flatnonzero(valid)
         if field not in (r.TS, r.ARRIVAL) or not len(rows):
@@ -446,7 +451,7 @@ class Times:
     def _refuse_unit(
         self, field: str, values: np.ndarray, units: dict[str, np.ndarray], lines: np.ndarray
     ) -> None:
-        """Stops where the values are dates in another unit than the default, some perhaps not."""
+        """Raise an error if most values are dates in a unit other than the default."""
         close = {
             unit: dates for unit, dates in units.items()
             if dates.any() and np.ptp(values[dates]) <= _CLOSE * values[dates].min()
@@ -480,11 +485,11 @@ class Times:
 
 
 def _decimals(texts: pa.Array) -> tuple[pa.Array, Faults]:
-    """Numbers as they are written, with a point or a comma; those beyond ``_EXACT`` are faults."""
+    """Convert texts with a point or comma to decimals; numbers beyond ``_EXACT`` are faults."""
     plain = pc.replace_substring(texts, ",", ".")
     plain = pc.replace_substring_regex(plain, _TOO_FINE, r"\1")
     try:
-        # Arrow counts the digits of a number in a byte: it reads 257 of them as others.
+        # Arrow counts the digits in one byte, so it misreads numbers of more than 256 digits.
         if pc.max(pc.binary_length(plain)).as_py() <= _DIGITS_MAX:
             return plain.cast(_EXACT), {}
     except pa.ArrowInvalid:
@@ -502,20 +507,20 @@ def _decimals(texts: pa.Array) -> tuple[pa.Array, Faults]:
 
 
 def _rows(flags: pa.Array) -> list[int]:
-    """Where they are true."""
+    """Return the indices of true values."""
     found = flags.fill_null(False).to_numpy(zero_copy_only=False)
     return list(map(int, np.flatnonzero(found)))
 
 
 def _orders_of(text: str) -> set[str]:
-    """The orders of day and month that a date with slashes may have; others say nothing of it."""
+    """Return the orders of day and month that a date with slashes allows."""
     slashed = _EITHER_WAY.fullmatch(text)
     months = "11" if slashed is None else slashed.groups()
     return {order for order, month in zip(_SLASHED, months, strict=False) if int(month) <= 12}
 
 
 def _no_time(text: str, orders: set[str]) -> str:
-    """Why ``text`` is no instant; ``orders``: those of day and month that all such texts allow."""
+    """Return why ``text`` is not an instant; ``orders``: allowed by all such texts."""
     if _EITHER_WAY.fullmatch(text) is None:
         return NOT_TIME
     known = sorted(orders or _orders_of(text), reverse=True)
@@ -534,7 +539,7 @@ def _lines(numbers: np.ndarray) -> str:
 
 
 def dates_in(numbers: np.ndarray) -> str | None:
-    """The unit in which most of the numbers are dates since 1970, if there is one."""
+    """Return the unit in which most numbers are dates since 1970, or None."""
     for unit in _DATE_UNITS:
         if len(numbers) and _are_dates(numbers, unit).mean() >= _MOSTLY:
             return unit
@@ -542,7 +547,7 @@ def dates_in(numbers: np.ndarray) -> str | None:
 
 
 def instant_text(ns: int) -> str:
-    """An instant as people write it, in UTC.
+    """Return an instant as text in UTC.
 
     >>> instant_text(1_772_352_000_250_000_000)
     '2026-03-01T08:00:00.25Z'
@@ -581,7 +586,7 @@ def _is_day(text: str) -> bool:
 
 
 def _matches(column: pa.Array, pattern: str) -> np.ndarray:
-    """Where a text matches; a null does."""
+    """Return where a text matches; null counts as a match."""
     found = pc.fill_null(pc.match_substring_regex(column, pattern), fill_value=True)
     return np.asarray(found.to_numpy(zero_copy_only=False))
 
@@ -593,7 +598,7 @@ def _only(column: pa.Array, which: np.ndarray) -> pa.Array:
 def _scaled(
     field: str, values: np.ndarray, valid: np.ndarray, unit: int
 ) -> tuple[pa.Array, Faults]:
-    """Whole numbers of ``unit`` [ns] as ns; beyond 64 bits is a fault."""
+    """Convert whole numbers of ``unit`` [ns] to ns; a value beyond 64 bits is a fault."""
     if values.dtype == np.uint64:
         large = values > INT64_MAX
         values = np.where(large, 0, values).astype(np.int64)
@@ -610,8 +615,8 @@ def _scaled(
 
 
 def _of_floats(field: str, values: np.ndarray, unit: int) -> tuple[pa.Array, Faults]:
-    """Floats of ``unit`` [ns], NaN for none, as ns: the shortest decimal that is the float. Half a
-    ns goes away from 0, as in texts.
+    """Convert floats of ``unit`` [ns] to ns, NaN to null, by the shortest decimal of each float;
+    half a ns is rounded away from 0, as for texts.
     """
     valid = ~np.isnan(values)
     limit = INT64_MAX // unit

@@ -1,7 +1,7 @@
-"""The rules that one trace line must keep, and the words for the one it breaks (DESIGN "Trace").
+"""Rules for one trace line, and the message for the rule it breaks (DESIGN "Trace").
 
-This is the slow, exact judge: columns of a chunk are accepted in bulk (``trace_columns``), and only
-when something there is off is each record asked for its fault.
+This check is exact but slow. ``log.input.trace`` accepts columns of a chunk in bulk, and checks
+single records only if some column is invalid.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    """NaN stands for no value, as Python and pandas write it (``engine.core.columns``)."""
+    """Convert NaN, as Python and pandas write it, to null (``engine.core.columns``)."""
     if name == "NaN":
         return None
     raise NotFiniteError(f"{name} is not a JSON number; leave the attribute out")
 
 
 Scan = Callable[[str, int], tuple[Any, int]]
-# ``raw_decode`` without its wrapper: (text, start) -> (value, end); what costs time is the wrapper.
+# ``raw_decode`` without its slow wrapper: (text, start) -> (value, end).
 _scan: Final[Scan] = getattr(json.JSONDecoder(parse_constant=_constant), "scan_once")  # noqa: B009
 _scan_strict: Final[Scan] = getattr(  # noqa: B009
     json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant), "scan_once"
@@ -70,9 +70,9 @@ _scan_strict: Final[Scan] = getattr(  # noqa: B009
 
 
 def parse_all(texts: Sequence[str]) -> list[Any] | None:
-    """The JSON values of ``texts``, if all are records and none names a key twice; else None.
+    """Return the JSON values of ``texts`` if all are records without duplicate keys; else None.
 
-    Quick, and may give up on good lines; ``parse`` then judges them one by one.
+    It is fast and may reject valid lines; ``parse`` then checks each line.
     """
     records: list[Any] = []
     try:
@@ -88,7 +88,7 @@ def parse_all(texts: Sequence[str]) -> list[Any] | None:
     attrs = [record[r.ATTRS] for record in records if r.ATTRS in record]
     if not set(map(type, attrs)) <= {dict}:
         return None
-    # Every key written has its colon: equal counts mean that no key was written twice.
+    # Each key has one colon, so equal counts mean that no key occurs twice.
     keys = sum(map(len, records)) + sum(map(len, attrs))
     return records if keys == sum(map(str.count, texts, repeat(":"))) else None
 
@@ -99,10 +99,10 @@ LINES_OF_CR: Final = (
 
 
 def parse(text: str) -> Any:
-    """The JSON value of ``text``, which holds nothing else.
+    """Return the JSON value of ``text``, which must contain nothing else.
 
     Raises:
-        ValueError: with the reason, in words for the user.
+        ValueError: the text is not valid; the message is for the user.
     """
     stripped = text.strip(" \t\r")
     try:
@@ -116,7 +116,7 @@ def parse(text: str) -> Any:
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deeply") from None
     except ValueError:
-        # Python's own limit on the digits of an integer (4300).
+        # Python limits the digits of an integer (4300).
         raise ValueError("a number in it is beyond 64 bits: it has thousands of digits") from None
     if end != len(stripped):
         if stripped[end] == "\r":
@@ -129,11 +129,11 @@ _GAP: Final = re.compile(r"[\s,]*")
 
 
 def objects_of(text: str) -> Iterator[tuple[int, Any]]:
-    """Places and values of a JSON document: of its array, of the array in its one object, or of
-    values one after the other. An array within the array is as good as its values.
+    """Yield the places and values of a JSON document: the items of its array, of the only array in
+    its object, or a sequence of values. Nested arrays are flattened by one level.
 
     Raises:
-        json.JSONDecodeError: it is none.
+        json.JSONDecodeError: the text is not JSON.
     """
     place = _gap(text, 0)
     if text.startswith("[", place):
@@ -158,7 +158,7 @@ def objects_of(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _items(text: str, place: int) -> Iterator[tuple[int, Any]]:
-    """Places and values of the array that begins at ``place``."""
+    """Yield the places and values of the array that begins at ``place``."""
     place = _gap(text, place + 1)
     while not text.startswith("]", place):
         value, end = _scanned(text, place)
@@ -187,13 +187,13 @@ def _not_json(what: str, position: int) -> str:
 
 
 def quoted(value: Any) -> str:
-    """``value`` as it stands in the line, cut to a readable length."""
+    """Return ``value`` as JSON, shortened to 60 characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def fault(record: Any) -> str | None:
-    """Why ``record`` (a parsed line) cannot be taken, or None: names, types and ranges."""
+    """Return why ``record`` (a parsed line) is refused, by names, types and ranges; or None."""
     if not isinstance(record, dict):
         remedy = "; --format json reads such" if isinstance(record, list) else ""
         return f"a record is an object such as {EXAMPLE}, not {quoted(record)}{remedy}"
@@ -232,7 +232,7 @@ def _field_fault(name: str, value: Any) -> str | None:
 
 
 def is_count(value: Any) -> bool:
-    """Whether a text or a fraction is a count, where a mapping names its key."""
+    """Whether a text or float is a whole number, for a field with a mapping."""
     if type(value) is float:
         return value.is_integer()
     return type(value) is str and _INTEGER.fullmatch(value) is not None
@@ -248,7 +248,7 @@ def _int_fault(name: str, value: Any) -> str | None:
 
 
 def time_fault(name: str, value: Any, why: str) -> str:
-    """The words for a time that ``log.record.times`` did not take, for the reason ``why``."""
+    """Return the message for a time that ``log.record.times`` refuses for the reason ``why``."""
     if why.startswith('"'):
         return why
     if why.startswith(_NO_INTEGER):
@@ -275,7 +275,7 @@ def _attrs_fault(value: Any) -> str | None:
 
 
 def _parted(name: str, item: Any) -> str:
-    """How to write a value that has parts."""
+    """Return a hint for a value that is an object or an array."""
     parts = item.items() if isinstance(item, dict) else enumerate(item)
     quotation = next((f"{quoted(f'{name}_{key}')}: {quoted(each)}" for key, each in parts), None)
     example = "" if quotation is None else f", as in {quotation}"
@@ -296,10 +296,10 @@ def _scalar_fault(what: str, value: int | float | str | None) -> str | None:
     return None
 
 
-# One type per attribute through all that a trace has of a site: int, float, bool or text.
+# One type per attribute for each site of a trace: int, float, bool or text.
 #
-# Whole numbers and fractions mix (the column becomes float); anything else is a fault that
-# names the line which set the type.
+# Integers and floats mix (the column becomes float); any other mix is a fault, whose message names
+# the line that set the type.
 
 
 _WORDS: Final[dict[type, str]] = {
@@ -318,27 +318,27 @@ _EXACT_MAX: Final = 2**53
 
 
 class KnownType(NamedTuple):
-    """A type, and the line that set it."""
+    """A type, and the number of the line that set it."""
 
     type: type
     line: int
 
 
 class AttrTypes(Struct):
-    """The types seen so far of values of one trace, by what they are called."""
+    """The types of values in one trace so far, by name."""
 
     known: dict[Hashable, KnownType] = field(default_factory=dict)
 
     def column(
         self, names: Collection[Hashable], values: Sequence[Any], lines: np.ndarray, label: str
     ) -> tuple[pa.Array | None, list[Fault]]:
-        """The Arrow column of ``values`` (None = not given), or the faults that prevent it.
+        """Return the Arrow column of ``values`` (None: absent), or the faults that prevent it.
 
         Args:
-            names: under which the type is remembered; several have one type if they had one.
-            values: int, float, bool, str or None each, checked by ``trace_record``.
-            lines: their line numbers, ascending.
-            label: how messages call the value.
+            names: names under which the type is stored; they share one type.
+            values: int, float, bool, str or None, checked by ``fault``.
+            lines: line numbers, ascending.
+            label: name of the value in messages.
         """
         known = next((self.known[name] for name in names if name in self.known), None)
         types = set(map(type, values)) - {type(None)}
@@ -381,7 +381,7 @@ class AttrTypes(Struct):
     def _inexact(
         self, values: Sequence[Any], lines: np.ndarray, label: str, known: KnownType | None
     ) -> list[Fault]:
-        """Whole numbers that a float column cannot hold exactly."""
+        """Return faults for integers that a float column cannot represent exactly."""
         column = np.array([0 if value is None else value for value in values], np.float64)
         faults = []
         for row in map(int, np.flatnonzero(np.abs(column) >= _EXACT_MAX)):

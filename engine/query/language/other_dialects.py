@@ -1,7 +1,7 @@
-"""What other systems' languages have, and how it is said here.
+"""Words of other query languages, and the remedies that messages suggest for them.
 
-Who comes from Flink SQL, Siddhi or Esper writes their words first; a list of what may stand in
-that place would not tell them that the thing itself is there.
+Users of Flink SQL, Siddhi or Esper often write that syntax first; a list of expected tokens does
+not show them the equivalent here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ JOINS_ELSEWHERE: Final = {
     "outer": "write LEFT, RIGHT or FULL before it",
     "natural": "say which attributes are equal: JOIN b ON a.x = b.x",
 }
-"""Kinds of join in other systems, and what to write for them."""
+"""Kinds of join in other systems, with remedies."""
 _SUM: Final = "sum(CASE WHEN v > 3 THEN 1 ELSE 0 END)"
 _FIRST: Final = "of the first 3 groups ORDER BY sum(v) DESC LIMIT 3; of a window's events first(v)"
 _BEFORE: Final = "of two events one after the other: first(v), last(v) ... WINDOW ROWS 2 EVERY 1"
@@ -61,14 +61,14 @@ RENAMED: Final = {
     "char_length": "length", "len": "length", "ucase": "upper", "lcase": "lower",
     "regexp_matches": "regexp_like", "regexp_match": "regexp_like",
 }  # fmt: skip
-"""Functions and aggregates that have another name alone."""
+"""Functions and aggregates of other systems, with the name used here."""
 _BY_N: Final = "(v), which divides by n"
 _CALLS: Final = {
     "quantile": "(v, 0.9)", "stddev": _BY_N, "var": _BY_N, "max_by": "(x, v)",
     "min_by": "(x, v)", "coalesce": "(v, 0)",
     "length": "(t)", "upper": "(t)", "lower": "(t)", "regexp_like": "(t, '^x')",
 }  # fmt: skip
-"""How they are called, where it is not of ``v`` alone."""
+"""Arguments in the suggested call, if they are not ``(v)``."""
 _OURS: Final = {other: name + _CALLS.get(name, "(v)") for other, name in RENAMED.items()}
 _ROWS_HAVE: Final = ("coalesce", "ceil", "length", "upper", "lower", "regexp_like")
 _SQUARE: Final = "compare with the square: v > 9 for sqrt(v) > 3"
@@ -84,7 +84,7 @@ AGGREGATES_ELSEWHERE: Final = {
     "listagg": _TEXTS, "group_concat": _TEXTS, "string_agg": _TEXTS, "collect": _TEXTS,
     "collect_list": _TEXTS, "array_agg": _TEXTS,
 }  # fmt: skip
-"""Aggregates of other systems, and what to write for them."""
+"""Aggregates of other systems, with remedies."""
 _CASE: Final = "CASE WHEN v > 3 THEN 1 ELSE 0 END"
 _BEGINS: Final = "how a text begins: t LIKE 'ab%'"
 _CLOCK: Final = "a query has no clock of its own: WITHIN and WINDOW say how long"
@@ -106,7 +106,7 @@ FUNCTIONS_ELSEWHERE: Final = _OURS | {
     "trunc": "floor(v)", "mod": "v % 3", "mean": "avg(v), in the SELECT list",
     "regexp": "regexp_like(t, '^x')", "regexp_extract": "regexp_like(t, '^x')",
 }  # fmt: skip
-"""Functions of other systems, and what to write for them."""
+"""Functions of other systems, with remedies."""
 _REMEDIES: Final = {
     "cross": JOINS_ELSEWHERE["cross"], "semi": JOINS_ELSEWHERE["semi"],
     "hopping": _SLIDING, "hop": _SLIDING, "tumble": _TUMBLING, "table": _TUMBLING,
@@ -144,13 +144,13 @@ _REMEDIES: Final = {
 
 
 class _Habit(NamedTuple):
-    """A remedy where one word does not tell what is meant. All are regular expressions.
+    """A remedy for words whose meaning depends on their place; all fields but the last are regexes.
 
     Attributes:
-        clause: which clause it stands in, by its first word; empty before the first.
-        before: text of this clause before the place, without blanks at its end.
+        clause: the first word of the clause; empty before the first clause.
+        before: text of the clause before the place, without blanks at its end.
         rest: text from the place on.
-        remedy: how it is said here; empty: the words around tell.
+        remedy: the syntax to use; empty: the words around it decide.
     """
 
     clause: str
@@ -171,7 +171,7 @@ _CLAUSE: Final = re.compile(
     re.IGNORECASE,
 )
 _LOOKED_BACK: Final = 200
-"""Characters: of long queries, what a clause says long before the place tells nothing of it."""
+"""Characters of a clause that are considered; text far before the place is not relevant."""
 _STEP: Final = r"(^|[(,!])\s*(every\s+)?\w+(\s+\w+)?$"
 _NEXT_CLAUSE: Final = r"(from|where|window|within|having|return|(group|order|partition)\s+by)\b"
 _IN_PATTERN: Final = "event|within|return|partition by"
@@ -289,11 +289,11 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
 
 
 def said_here(before: str, rest: str) -> str:
-    """How what stands at the begin of ``rest`` is said here; empty: nothing is known of it.
+    """Return the remedy for the text at the start of ``rest``; empty if none is known.
 
     Args:
-        before: the query up to there.
-        rest: the text from what was not understood on; empty at the end of the query.
+        before: the query before that place.
+        rest: the text from the first unexpected token on; empty at the end of the query.
     """
     clause, inside, here = *_clause(before), rest[:_LOOKED_BACK].lower()
     for habit in _HABITS:
@@ -312,29 +312,29 @@ def said_here(before: str, rest: str) -> str:
 
 
 def _clause(before: str) -> tuple[str, str]:
-    """The first word of the clause that ``before`` ends in, and the end of what it says."""
+    """Return the first word of the last clause in ``before``, and the end of that clause's text."""
     found = list(_CLAUSE.finditer(before))
     word, end = (found[-1].group(), found[-1].end()) if found else ("", 0)
     return " ".join(word.lower().split()), before[end:].strip().lower()[-_LOOKED_BACK:]
 
 
-# Whole statements in the words of another language, where it is plain how each part is said here.
+# Rewrites of whole statements of other languages, for cases without ambiguity.
 
 
 _REWRITTEN_MAX: Final = 2_000
-"""Characters; regular expressions take long for more."""
+"""Most characters of a rewritten text; the regular expressions are slow on long texts."""
 _TIME: Final = r"(\d+\s*[a-z]+)"
 _TABLE: Final = r"(?:\bTABLE\s*\(\s*)?\b"
 _DESCRIBED: Final = (
     r"\s*\(\s*TABLE\s+(\w+)(\s+PARTITION\s+BY\s+\w+)?\s*,\s*DESCRIPTOR\s*\(\s*\w+\s*\)"
     rf"\s*,\s*{_TIME}"
 )
-"""The windows of a table of Flink: its name, what it is partitioned by, a length."""
+"""Windows in Flink: the table, its partition key, and a length."""
 _NUMBERED: Final = (
     r"(?:date_trunc\s*\(\s*'(?P<unit>\w+)'|time_bucket\s*\(\s*'?(?P<length>\d+\s*\w+)'?)"
     r"\s*,\s*[\w.]+\s*\)"
 )
-"""What a time is cut to."""
+"""The unit that a time is truncated to."""
 _BY: Final = r"\bGROUP\s+BY\s+(?P<keys>(?:\w+\s*,\s*)*)"
 _NO_FROM: Final = r"(?:(?!\bFROM\b).)*?"
 _FROM: Final = rf"(?:\s+FROM\s+(?P<stream>\w+)(?P<where>{_NO_FROM}))?\s*"
@@ -346,7 +346,7 @@ _TWO: Final = r"\s*\(([^(),]*),([^(),]*)\)"
 
 
 def _window(found: re.Match[str]) -> str:
-    """GROUP BY what a time is cut to, as a window."""
+    """Return a GROUP BY on a truncated time as a window."""
     of = found.groupdict()
     length = of["length"] or f"1 {of['unit']}"
     return f"{of.get('between', '')}GROUP BY {of['keys']} WINDOW TUMBLING {length}"
@@ -357,7 +357,7 @@ def _of_group(found: re.Match[str]) -> str:
 
 
 def _seconds(found: re.Match[str]) -> str:
-    """An instant in UTC, as a query names it."""
+    """Return an instant in UTC as a number with a unit."""
     try:
         return f"{timegm(datetime.fromisoformat(found[1]).timetuple())} s"
     except ValueError:
@@ -365,7 +365,7 @@ def _seconds(found: re.Match[str]) -> str:
 
 
 def _neighbours(found: re.Match[str]) -> str:
-    """LAG and LEAD: windows of two events."""
+    """Return LAG or LEAD as windows of two rows."""
     of, lags = found["of"], found["word"].lower() != "lead"
     names = ("previous", of) if lags else (of, "next")
     values = (
@@ -376,13 +376,13 @@ def _neighbours(found: re.Match[str]) -> str:
 
 
 def _similar(found: re.Match[str]) -> str:
-    """SIMILAR TO, as a regular expression of the whole text."""
+    """Return SIMILAR TO as a regular expression over the whole text."""
     plain = found[3].replace(".", "\\.").replace("%", ".*").replace("_", ".")
     return f"{found[2] or ''}regexp_like({found[1]}, '^({plain})$')"
 
 
 def _stream(found: re.Match[str]) -> str:
-    """GROUP BY a value that is worked out, as a stream that has it."""
+    """Return a GROUP BY on an expression as a stream that computes it."""
     of = found.groupdict()
     name = of.get("name") or "g"
     items = of["items"].replace(of["value"], name)
@@ -484,7 +484,7 @@ _WORDS_OF: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] =
 
 
 def in_our_words(text: str) -> str:
-    """``text`` with what other languages say put as it is said here, as far as that is plain.
+    """Return ``text`` with the syntax of other languages replaced, where that is unambiguous.
 
     >>> in_our_words("SELECT avg(v::int) FROM s WINDOW TUMBLING (SIZE 5 MINUTES)")
     'SELECT avg(round(v)) FROM s WINDOW TUMBLING 5 MINUTES'

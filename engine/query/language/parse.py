@@ -67,7 +67,7 @@ def parse(text: str) -> s.Query:
 
 @cache
 def _parser() -> Lark:
-    """Made in 0.35 s, once in a process, or read from the cache, which is the user's own."""
+    """Build the parser (0.35 s, once per process) or load it from the user's cache."""
     folder = own_cache()
     return Lark(
         _GRAMMAR.read_text(encoding="utf-8"), parser="lalr", lexer="contextual",
@@ -84,18 +84,18 @@ def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | s.TraceNode
 
 
 def _operation(op: str, *parts: Any, at: Span | None = None) -> s.Operation[Any]:
-    """``at``: where it is more than its parts."""
+    """``at``: the place in the text, if it is wider than that of ``parts``."""
     at = at or over(parts[0].at, parts[-1].at)
     return s.Operation(op, parts, at, _deeper(at, *parts))
 
 
 def _number(word: Token) -> s.Number:
-    """Without a unit."""
+    """Return a number without a unit."""
     return s.Number(str(word), None, at_of(word))
 
 
 def _node(kind: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule whose parts are those of ``kind``: of a word its place, of a number itself."""
+    """Return the rule that builds ``kind``; a keyword becomes its place, a number a node."""
     return lambda _self, *parts: kind(*map(_read, parts))
 
 

@@ -40,7 +40,7 @@ class Definition(Struct, frozen=True):
 
 
 def definitions(text: str, where: str) -> dict[str, Definition]:
-    """The constraints of a file, by name.
+    """Return the constraints of a file, by name.
 
     Args:
         text: the content of the file.
@@ -88,7 +88,7 @@ def _placed(error: UserError, where: str) -> UserError:
 
 
 def expanded(text: str, known: Mapping[str, Definition]) -> str:
-    """A query with its constraint written out, if it only names one.
+    """Return the query with the named constraint written out; unchanged if it names none.
 
     Raises:
         UserError: no constraint has this name; the message has the place.
@@ -133,7 +133,7 @@ class Statement(Struct, frozen=True):
 
 
 def statements(text: str) -> list[Statement]:
-    """The statements of ``text``; EXPLAIN before the first one asks for the plans of all.
+    """Return the statements of ``text``; EXPLAIN before the first one applies to all.
 
     >>> [(s.stream, s.text.strip()) for s in statements("CREATE STREAM a AS SELECT 1; SELECT ';'")]
     [('a', 'SELECT 1'), (None, "SELECT ';'")]
