@@ -1,7 +1,7 @@
 """The arrival log: a folder of Parquet files, one row per frame (DESIGN "Arrival log").
 
-Files are written whole and never changed. Their names sort in the order of writing, and so do their
-mtimes, as Spark's file source takes files in order of mtime (in ms).
+Files are written whole and never changed. Their names and mtimes sort in the order of writing, as
+Spark's file source reads files in order of mtime (in ms).
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ __all__ = [
 ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
 FRAMES_PER_FILE: Final = 4_096
-"""A file is closed at the first frame that reaches one of them. The last two bound the memory: of
-the writer, and of readers, who have all frames of a file at once, of some 10 kB each at least."""
+"""A file is closed at the first frame that reaches one of these limits. The last two bound the
+memory of the writer and of readers, which hold all frames of a file (at least 10 kB each)."""
 _LOCK: Final = ".lock"
 _OURS: Final = (_LOCK, LOCK, RETIRED)
 
 
 class _Entry(NamedTuple):
-    """A row of ``LOG_SCHEMA``. Not the frame itself: one of two rows takes ten times as much."""
+    """A row of ``LOG_SCHEMA``; the frame itself would take ten times the memory if small."""
 
     site: str
     first: int
@@ -89,18 +89,18 @@ class _Entry(NamedTuple):
 
 
 class LogWriter:
-    """Appends frames to the log in ``directory``, made if absent; goes on after a crash.
+    """Appends frames to the log in ``directory``, created if absent; continues it after a crash.
 
-    Frames wait in memory until ``rows_per_file`` records (or ``BYTES_PER_FILE``, or
-    ``FRAMES_PER_FILE``) are together, or ``flush`` is called; only after that are they on disk.
-    One writer at a time.
+    Frames are in memory until ``rows_per_file`` records (or ``BYTES_PER_FILE``, or
+    ``FRAMES_PER_FILE``) are collected or ``flush`` is called; only then are they on disk. A log has
+    one writer at a time.
 
-    ``arrival_given`` is False while the arrivals are but the line numbers of a trace; readers of
-    the log check it, as such arrivals say nothing about clocks. ``called``: what
-    messages say of a folder that takes its name later; None: ``directory``.
+    ``arrival_given`` is False if the arrivals are line numbers of a trace; readers check it, as
+    such arrivals carry no information about clocks. ``called``: the name of the folder in messages,
+    if it is renamed later; None: ``directory``.
 
     Raises:
-        UserError: the folder cannot be made, holds something else, or has a writer already.
+        UserError: the folder cannot be created, has other content, or has a writer already.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class LogWriter:
         return lock
 
     def _continue(self) -> None:
-        """Takes up numbers, mtimes and arrival clocks where the existing files end."""
+        """Continue numbers, mtimes and arrival clocks from the existing files."""
         files = log_files(self.directory)
         self._number = retired(self.directory).upto
         self._mtime_ms = 0
@@ -153,15 +153,15 @@ class LogWriter:
 
     @property
     def files(self) -> int:
-        """The number of the last file on disk, of all that were ever written."""
+        """The number of the last file written."""
         return self._number
 
     def append(self, frame: Frame) -> None:
-        """Adds ``frame``, whose site's arrival clock must not go backwards.
+        """Add ``frame``; the arrival clock of its site must not go backwards.
 
         Raises:
             ContractViolation: an empty frame, or one that arrived before its site's last.
-            OSError: a file that was due could not be written; ``frame`` was not taken.
+            OSError: a file that was due could not be written; ``frame`` was not added.
         """
         if frame.rows == 0:
             raise ContractViolation(f"site {frame.site!r}: an empty frame")
@@ -183,7 +183,7 @@ class LogWriter:
                 raise
 
     def _give_back(self, arrived: int | None) -> None:
-        """The frame appended last is not in the log: its owner has it, and may append it again.
+        """Remove the frame appended last, so that its owner can append it again.
 
         ``arrived``: the last arrival of its site before it.
         """
@@ -196,7 +196,7 @@ class LogWriter:
             self._arrived[entry.site] = arrived
 
     def flush(self) -> Path | None:
-        """Puts the waiting frames on disk as one file; gives its path, or None without frames."""
+        """Write the frames in memory as one file; return its path, or None without frames."""
         if not self._waiting:
             return None
         frames = self._waiting
@@ -217,7 +217,7 @@ class LogWriter:
         return path
 
     def close(self) -> None:
-        """Flushes and lets other writers in; the writer is of no use afterwards."""
+        """Flush and release the lock; the writer is unusable afterwards."""
         self.flush()
         os.close(self._lock)
 
@@ -232,19 +232,19 @@ class LogWriter:
     ) -> None:
         if error is None:
             self.close()
-        else:  # what was flushed is complete; the rest is as after a crash
+        else:  # flushed frames are complete; the others are lost, as after a crash
             os.close(self._lock)
 
 
 class LogReader:
-    """The frames of the log in ``directory``, in order; iterate as often as you like.
+    """The frames of the log in ``directory``, in order; it can be iterated repeatedly.
 
-    Only complete files are read: the temporary file of a crashed writer is left out. They are the
-    files of the moment when this was made, and stay as long as it is there.
-    ``arrival_given`` is False when the arrivals are the line numbers of an imported trace.
+    Only complete files are read, not the temporary file of a crashed writer. The list of files is
+    that of the time of creation; they are not removed during the life of the reader.
+    ``arrival_given`` is False if the arrivals are the line numbers of an imported trace.
 
     Raises:
-        UserError: not an arrival log; says what is there instead.
+        UserError: not an arrival log; the message says what the folder has instead.
     """
 
     kind: Final = "log"
@@ -272,7 +272,7 @@ class LogReader:
         return self.of_sites(None)
 
     def rows(self) -> dict[str, int]:
-        """The records of each site, by name; read from the frames' headers alone."""
+        """Return the number of records by site; reads only the headers of the frames."""
         found: Counter[str] = Counter()
         for file in self.files:
             headers = read_file(file, [SITE, ROWS])
@@ -281,13 +281,13 @@ class LogReader:
         return dict(sorted(found.items()))
 
     def spans(self) -> Iterator[tuple[str, int, int]]:
-        """(site, first arrival, last arrival) of each frame, in order; from their headers alone."""
+        """Yield (site, first arrival, last arrival) of each frame, in order, from the headers."""
         for file in self.files:
             headers = read_file(file, [SITE, FIRST_ARRIVAL, LAST_ARRIVAL])
             yield from zip(*(column.to_pylist() for column in headers.columns), strict=True)
 
     def of_sites(self, sites: Collection[str] | None) -> Iterator[Frame]:
-        """The frames of some sites alone, in order; None: of all."""
+        """Yield the frames of ``sites`` (None: all), in order."""
         arrived: dict[str, tuple[int, Path]] = {}
         types: dict[tuple[str, str], str] = {}
         read = read_ahead(partial(_frames_of, file, sites) for file in self.files)
@@ -304,7 +304,7 @@ class LogReader:
                 yield frame
 
     def one_by_one(self) -> Iterator[Frame]:
-        """The same frames, each read when it is its turn: for who may need but the first few."""
+        """Yield the frames, each read on demand, for callers that may stop early."""
         for file in self.files:
             entries = (entry for piece in pieces(file) for entry in entries_of(piece))
             for row, entry in enumerate(entries):
@@ -312,19 +312,19 @@ class LogReader:
 
 
 def frames_in(file: Path) -> list[Frame]:
-    """The frames of one of a log's files, in order.
+    """Return the frames of one file of a log, in order.
 
     Raises:
-        UserError: a damaged file.
+        UserError: the file is damaged.
     """
     return [frame for _, frame in _frames_of(file, None)]
 
 
 def streamed_frames(file: Path) -> Iterator[Frame]:
-    """As ``frames_in``, a few at a time; damage may show only at the end.
+    """Yield the frames of ``frames_in``, a few at a time; damage may be found only at the end.
 
     Raises:
-        UserError: a damaged file.
+        UserError: the file is damaged.
     """
     has_facts = facts_in(file) is not None
     entries = (entry for piece in checked_pieces(file) for entry in entries_of(piece))
@@ -333,14 +333,14 @@ def streamed_frames(file: Path) -> Iterator[Frame]:
 
 
 def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[list[Frame]]:
-    """The frames in rows ``places[name]`` of the log's file ``name``: file by file, both in order.
+    """Yield the frames in rows ``places[name]`` of the log's files, one list per file, in order.
 
     Raises:
-        UserError: a damaged file.
+        UserError: a file is damaged.
     """
     with reading_lock(directory):
         found: dict[Path, list[int]] = {}
-        for name, rows in places.items():  # some may have been merged since they were named
+        for name, rows in places.items():  # files may have been merged since
             path, before = _place_of(directory, name)
             found.setdefault(path, []).extend(before + row for row in rows)
         in_order = sorted(found, key=lambda path: _in_order(path.name))
@@ -352,16 +352,18 @@ def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[
 
 
 def _in_order(name: str) -> tuple[bool, int, str]:
-    """As ``log_files`` has them: ours by their numbers, then others by their names."""
+    """Return a sort key for the order of ``log_files``: numbered files first, then others by
+    name.
+    """
     file = numbered(Path(name))
     return file is None, (0 if file is None else file.first), name
 
 
 def _place_of(directory: Path, name: str) -> tuple[Path, int]:
-    """The file that has the rows of the log's file ``name``, and how many rows come before them.
+    """Return the file that has the rows of file ``name`` of the log, and the rows before them.
 
     Raises:
-        UserError: there is none, or it is damaged.
+        UserError: there is no such file, or it is damaged.
     """
     path, named = directory / name, numbered(Path(name))
     if named is None or path.exists():
@@ -374,9 +376,9 @@ def _place_of(directory: Path, name: str) -> tuple[Path, int]:
 
 
 def _frames_of(file: Path, sites: Collection[str] | None) -> list[tuple[int, Frame]]:
-    """(row, frame) of each frame of ``sites`` in a file, which is as it was written.
+    """Return (row, frame) of each frame of ``sites`` in a file, and verify the file's checksum.
 
-    A few rows at a time, as memory that is new to the process takes longer than to read.
+    Reads a few rows at a time, as allocation of fresh memory is slower than the read.
     """
     has_facts = facts_in(file) is not None
     entries = (entry for piece in checked_pieces(file) for entry in entries_of(piece))
@@ -387,14 +389,14 @@ def _frames_of(file: Path, sites: Collection[str] | None) -> list[tuple[int, Fra
 
 
 def _frames(file: Path, places: Sequence[int]) -> list[Frame]:
-    """The frames in rows ``places`` of a file."""
+    """Return the frames in rows ``places`` of a file."""
     table = KEPT.rows(file, list(places), partial(read_file, columns=LOG_SCHEMA.names))
     entries = zip(places, entries_of(table), strict=True)
     return [frame_of(file, row, entry, has_facts=True) for row, entry in entries]
 
 
 def _join_types(types: dict[tuple[str, str], str], file: Path, row: int, frame: Frame) -> None:
-    """An attribute keeps its type throughout a site, but for whole numbers among fractions."""
+    """Check that an attribute has one type per site; integers and floats may mix."""
     for name, found in attribute_types(frame.batch).items():
         known = types.get((frame.site, name))
         joined = joined_type(known, found)
@@ -406,14 +408,14 @@ def _join_types(types: dict[tuple[str, str], str], file: Path, row: int, frame: 
         types[frame.site, name] = joined
 
 
-# Follows a growing log file by file, from the file after the last one read.
+# Reads a growing log file by file, from the file after the last one read.
 #
-# Files are identified by number: a file may since have been merged into a larger one
-# (``engine.log.retention``), and a reader may have stopped anywhere inside that one.
+# Files are identified by number: a file may have been merged into a larger one
+# (``engine.log.retention``), and a reader may have stopped anywhere in that one.
 
 
 class Piece(NamedTuple):
-    """Rows of a file from ``start`` on; they go up to the log's file number ``last``."""
+    """The rows of a file from ``start``; the last of them are those of the log's file ``last``."""
 
     path: Path
     start: int
@@ -421,10 +423,10 @@ class Piece(NamedTuple):
 
 
 def piece_after(log: Path, done: int) -> Piece:
-    """The next to be read when the log's files up to number ``done`` were; call it as a reader.
+    """Return the next piece after the log's files up to number ``done``; call it as a reader.
 
     Raises:
-        UserError: there is none, or it is damaged.
+        UserError: the file is missing or damaged.
     """
     file = covering(log, done + 1, done + 1)
     if file is None:
@@ -437,39 +439,40 @@ def piece_after(log: Path, done: int) -> Piece:
 
 
 def frames_after(log: Path, done: int, number: int) -> Iterator[tuple[list[Frame], int]]:
-    """The frames behind file ``done`` up to file ``number``, or a little more if files were merged.
+    """Yield the frames after file ``done`` up to file ``number``, or further if files were merged.
 
-    With each list of frames comes the number of the last file they are of.
+    Each list of frames comes with the number of its last file.
 
     Raises:
         UserError: a file is missing or damaged.
     """
     while done < number:
-        with reading_lock(log):  # not while the frames are worked on, which may take long
+        with reading_lock(
+            log
+        ):  # released while the caller processes the frames, which may take long
             piece = piece_after(log, done)
             frames = frames_in(piece.path)[piece.start :]
         done = piece.last
         yield frames, done
 
 
-# An input of one pass in memory, read as an arrival log is; what is too long goes to disk.
+# The input of one run, in memory or, if it is too large, in a log on disk.
 #
-# A log that goes with the pass for which it was made spares nobody anything: its frames need not be
-# packed, written, read, checked and unpacked again. Small frames of one site are put together, as
-# many sites that take turns make frames of a few rows: a frame costs as much as some hundred rows,
-# to write, to read and to process.
+# A log that is deleted after its run only costs time: frames would be packed, written, read,
+# checked and unpacked. Small frames of one site are combined, as sites that take turns give frames
+# of a few rows, and a frame costs as much as some hundred rows to write, read and process.
 
 
 HELD_BYTES: Final = 128 << 20
-"""What an input may take in memory instead of being written."""
+"""Largest size of an input that stays in memory."""
 SMALL: Final = 4096
-"""Rows; a frame with more goes its way alone."""
+"""Rows; larger frames are not combined."""
 _FRAMES_HELD: Final = 1 << 15
-"""Bounds the memory, as ``ROWS_PER_FILE`` does: a frame of few rows takes 5 KB."""
+"""Bounds the memory as ``ROWS_PER_FILE`` does: a frame of few rows takes 5 KB."""
 
 
 class HeldLog(Struct, frozen=True):
-    """Frames of one input, in order, each site's with one type an attribute; see ``LogReader``."""
+    """Frames of one input, in order, with one type per attribute and site; see ``LogReader``."""
 
     frames: list[Frame]
     arrival_given: bool
@@ -491,16 +494,18 @@ Log = LogReader | HeldLog
 
 
 def opened(log: Path | Log) -> Log:
-    """A log itself, or that of a folder.
+    """Return the log, opened if it is a folder.
 
     Raises:
-        UserError: the folder is none of an arrival log.
+        UserError: the folder is not an arrival log.
     """
     return log if isinstance(log, HeldLog | LogReader) else LogReader(log)
 
 
 def held_frames(frames: Iterable[Frame]) -> tuple[list[Frame] | None, Iterator[Frame]]:
-    """The frames as a list, if memory may hold them, else None; and all of them to be read."""
+    """Return the frames as a list, or None if they exceed ``HELD_BYTES``; and an iterator of
+    all.
+    """
     found: list[Frame] = []
     more = iter(frames)
     room = HELD_BYTES
@@ -513,7 +518,7 @@ def held_frames(frames: Iterable[Frame]) -> tuple[list[Frame] | None, Iterator[F
 
 
 def gathered(frames: Iterable[Frame]) -> Iterator[Frame]:
-    """The same records in fewer frames; each site's are in the same order."""
+    """Yield the same records in fewer frames; the order within each site stays."""
     waiting: dict[str, list[Frame]] = {}
     rows = parts = 0
     for frame in frames:
@@ -530,7 +535,7 @@ def gathered(frames: Iterable[Frame]) -> Iterator[Frame]:
 
 
 def _joined(waiting: dict[str, list[Frame]]) -> Iterator[Frame]:
-    """A frame per site, and per run of frames with the same columns."""
+    """Yield a frame per site and per run of frames with the same columns."""
     for site, frames in waiting.items():
         for _, alike in groupby(frames, key=attrgetter("batch.schema")):
             batches = [frame.batch for frame in alike]

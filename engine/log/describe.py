@@ -1,4 +1,4 @@
-"""What is in a log: how much of what, from whom, when, and in how much disorder (SPEC 1)."""
+"""Summary of a log: counts of records, sites and sources, ranges of times, disorder (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from slackwater.edge_agent.units import NS_PER
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame, kinds_of
 from slackwater.engine.core.units import exact_units, unit_ns
 
-# Running values within groups of rows, on whole columns.
+# Groups of rows and values carried forward within them, by column.
 
 
 class Groups(Struct, frozen=True):
-    """Rows by group: ``order`` sorts rows by group, keeping theirs within each.
+    """Rows by group: ``order`` sorts rows by group and keeps their order within each.
 
     ``starts``: position in ``order`` of each group's first row; ``code``: group of each row of
-    ``order``; ``first_row``: one row of each group, to read its key from.
+    ``order``; ``first_row``: a row of each group, for its key.
     """
 
     order: np.ndarray
@@ -38,14 +38,14 @@ class Groups(Struct, frozen=True):
 
 
 def group_rows(keys: list[np.ndarray]) -> Groups:
-    """Groups of rows with equal ``keys`` (int columns of one length), numbered from 0."""
+    """Group rows with equal ``keys`` (int columns of one length); groups count from 0."""
     rows = len(keys[0])
     code, groups = np.zeros(rows, np.int64), 1
     for key in keys:
         inverse, values = _numbered(key)
         if values > 1:
             code, groups = _numbered(code * values + inverse)
-    # NumPy sorts numbers of 16 bits by radix.
+    # NumPy sorts 16-bit integers by radix.
     order = np.argsort(code.astype(np.uint16) if groups <= 1 << 16 else code, kind="stable")
     ordered = code[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -53,7 +53,7 @@ def group_rows(keys: list[np.ndarray]) -> Groups:
 
 
 def _numbered(key: np.ndarray) -> tuple[np.ndarray, int]:
-    """Each value's rank among the distinct ones, and how many these are."""
+    """Return each value's rank among the distinct values, and the number of these."""
     if not len(key):
         return np.zeros(0, np.int64), 0
     low, high = int(key.min()), int(key.max())
@@ -68,9 +68,9 @@ def _numbered(key: np.ndarray) -> tuple[np.ndarray, int]:
 def carry_forward(
     groups: Groups, values: np.ndarray, valid: np.ndarray, initial: np.ndarray
 ) -> np.ndarray:
-    """Each row's last given value of its group so far; before any: ``initial[group]``.
+    """Return each row's last valid value in its group so far; before any: ``initial[group]``.
 
-    ``values`` and ``valid`` are in the groups' order, and so is the result.
+    ``values``, ``valid`` and the result are in the groups' order.
     """
     at = np.arange(len(values))
     last = np.maximum.accumulate(np.where(valid, at, -1))
@@ -79,14 +79,14 @@ def carry_forward(
 
 
 def string_codes(column: pa.Array) -> tuple[np.ndarray, list[str]]:
-    """Codes (int64, -1 = null) and texts of a string or dictionary column."""
+    """Return codes (int64, -1 = null) and texts of a string or dictionary column."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, encoded.dictionary.to_pylist()
 
 
 def column_codes(batch: pa.RecordBatch, name: str, absent: str) -> tuple[np.ndarray, list[str]]:
-    """Codes and texts of a column; where it is left out or null, every row says ``absent``."""
+    """Return codes and texts of a column, with ``absent`` for null or a missing column."""
     if name not in batch.schema.names:
         return np.zeros(batch.num_rows, np.int64), [absent]
     codes, texts = string_codes(batch.column(name))
@@ -94,30 +94,27 @@ def column_codes(batch: pa.RecordBatch, name: str, absent: str) -> tuple[np.ndar
 
 
 def ints(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Values (int64, 0 = null) and their validity (bool)."""
+    """Return values (int64, 0 for null) and validity (bool)."""
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), valid
 
 
-# What is in a log: how much of what, from whom, when, and in how much disorder (SPEC §1).
-
-
 QUANTILES: Final = (0.5, 0.99, 1.0)
 _FRAME_TIMES: Final = 256
-"""Event times that are kept of a frame."""
+"""Event times kept per frame."""
 _SUB_BITS: Final = 7
-"""Lateness is counted in 128 steps per doubling: quantiles are within 1 % (and never too small)."""
+"""Lateness has 128 steps per doubling: quantiles are at most 1 % too large, never too small."""
 
 
 class LatenessCounts:
-    """Lateness of out-of-order events in a histogram of bounded size."""
+    """Histogram of bounded size of the lateness of out-of-order events."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self.largest_ns = 0
 
     def add(self, lateness_ns: np.ndarray) -> None:
-        """Counts values > 0."""
+        """Count values > 0."""
         if not len(lateness_ns):
             return
         bits = np.frexp(lateness_ns.astype(np.float64))[1].astype(np.int64)
@@ -127,7 +124,7 @@ class LatenessCounts:
         self.largest_ns = max(self.largest_ns, int(lateness_ns.max()))
 
     def quantile(self, share: float) -> int:
-        """Smallest counted bound that ``share`` of the values do not exceed [ns]; 0 without any."""
+        """Return the smallest bound that ``share`` of the values do not exceed [ns]; 0 if empty."""
         total = sum(self._counts.values())
         seen = 0
         for key in sorted(self._counts):
@@ -140,12 +137,12 @@ class LatenessCounts:
 
 @dataclass
 class SiteSummary:
-    """One site of a log. Times in ns; None where there is no such record."""
+    """Summary of one site. Times in ns; None without such a record."""
 
     records: int = 0
     events: int = 0
     out_of_order: int = 0
-    """Events that some event which arrived earlier exceeds in event time (SPEC §1)."""
+    """Events whose event time is below that of an event that arrived earlier (SPEC §1)."""
     first_arrival: int | None = None
     last_arrival: int | None = None
     first_ts: int | None = None
@@ -155,22 +152,22 @@ class SiteSummary:
 
 @dataclass
 class LogSummary:
-    """A whole log; see ``describe``."""
+    """Summary of a log; see ``describe``."""
 
     frames: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     unnumbered: int = 0
-    """Events without a number."""
+    """Events without a sequence number."""
     sites: dict[str, SiteSummary] = field(default_factory=dict)
     lateness: LatenessCounts = field(default_factory=LatenessCounts)
     values: Counter[str] = field(default_factory=Counter)
-    """How many records have a value, by attribute."""
+    """Number of records with a value, by attribute."""
     some_ts: list[np.ndarray] = field(default_factory=list)
-    """Event times of each frame, evenly chosen."""
+    """Event times of each frame, evenly sampled."""
 
     @property
     def half_ns(self) -> int:
-        """The shortest time in which half of the events lie [ns], from ``some_ts``."""
+        """The shortest time span that contains half of the events [ns], from ``some_ts``."""
         times = np.sort(np.concatenate(self.some_ts)) if self.some_ts else np.zeros(1, np.int64)
         half = len(times) // 2
         return int((times[half:] - times[: len(times) - half]).min())
@@ -184,7 +181,7 @@ class LogSummary:
         return sum(site.out_of_order for site in self.sites.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, with sites by name; every time in ns."""
+        """Return plain data for JSON, with sites by name; times in ns."""
         sites = {
             name: {**vars(site), "sources": sorted(site.sources)}
             for name, site in sorted(self.sites.items())
@@ -201,10 +198,10 @@ class LogSummary:
 
 
 def describe(frames: Iterable[Frame]) -> LogSummary:
-    """Counts of frames, records per kind, sites and sources; ranges of times; disorder.
+    """Count frames, records per kind, sites and sources; find ranges of times and disorder.
 
     Args:
-        frames: a ``LogReader``, or any frames with each site's in arrival order.
+        frames: a ``LogReader``, or frames in arrival order per site.
     """
     summary = LogSummary()
     for frame in frames:
@@ -247,19 +244,19 @@ def _add(frame: Frame, site: SiteSummary, summary: LogSummary) -> None:
     site.last_ts = int(clock[-1])
 
 
-# A log's summary for people: ``slackwater log show``.
+# The summary as tables: ``slackwater log show``.
 
 
 SITES_SHOWN: Final = 20
 
 
 def readable_duration(ns: int) -> str:
-    """``ns`` in the largest unit that leaves a number >= 1, with three decimals at most.
+    """Return ``ns`` in the largest unit that gives a number >= 1, with at most three decimals.
 
     >>> readable_duration(1_500_000_000), readable_duration(0), readable_duration(7)
     ('1.5 s', '0 ns', '7 ns')
     """
-    unit = "ns"  # units stand in ascending order
+    unit = "ns"  # units are in ascending order
     for name, length in NS_PER.items():
         unit = name if length <= abs(ns) else unit
     whole, rest = divmod(abs(ns) * 1000 // NS_PER[unit], 1000)
@@ -269,12 +266,12 @@ def readable_duration(ns: int) -> str:
 
 
 def summary_tables(name: str, summary: LogSummary, time_unit: str = "ns") -> RenderableType:
-    """Two tables: the log as a whole, and its sites.
+    """Return two tables: the whole log, and its sites.
 
     Args:
-        name: the log.
-        summary: what ``describe`` found.
-        time_unit: of the instants shown; durations choose their own.
+        name: name of the log.
+        summary: result of ``describe``.
+        time_unit: unit of instants; durations select their own.
     """
     whole = Table(title=escape(name), title_justify="left", show_header=False)
     whole.add_column()

@@ -1,4 +1,8 @@
-"""CSV as input: one pass to learn the columns' types, one to read them."""
+"""Read CSV in two passes: the first determines the types of columns, the second reads the rows.
+
+An attribute column is int, float, bool or text, by all of its values. pyarrow's CSV reader leaves
+text unconverted, so that a bad value can be reported by row and column.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +41,14 @@ from slackwater.engine.log.record.record_rules import Fault
 from slackwater.engine.log.record.times import Faults, instants_of, is_date
 from slackwater.engine.log.record.trace_record import INT64_MIN, LINES_OF_CR
 
-# Types of CSV's columns, from all of their values; and its rows in those types.
-#
-# Text comes unconverted, so that a bad value is found by its row and column.
-
+# Types of CSV columns, from all of their values.
 
 _INT: Final = r"^-?(0|[1-9][0-9]*)$"
 _INT_FIELD: Final = r"^-?[0-9]+$"
 _FLOAT: Final = (
     r"^[+-]?(((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|(?i:inf|infinity))$"
 )
-"""Numbers without leading zeros: 007 is a name."""
+"""Numbers without leading zeros; 007 is text."""
 _COMMA: Final = (
     r"^[+-]?(((0|[1-9][0-9]*)(,[0-9]*)?|,[0-9]+)([eE][+-]?[0-9]+)?"
     r"|[1-9][0-9]{0,2}(\.[0-9]{3})+,[0-9]+)$"
@@ -55,15 +56,15 @@ _COMMA: Final = (
 _GROUPED: Final = (
     r"^[+-]?((0|[1-9][0-9]{0,2}(,[0-9]{3})*)\.[0-9]+|0|[1-9][0-9]{0,2}(,[0-9]{3}){0,4})$"
 )
-"""1,000.5 and 1,000,000; 1,200 alone may as well be 1.2 with a comma for the point."""
+"""1,000.5 and 1,000,000; 1,200 alone is ambiguous, as the comma may be a decimal comma."""
 _SURELY_GROUPED: Final = r"\.[0-9]|,[0-9]{3},|^[+-]?[1-9][0-9]{2}$"
-"""Of 950 beside 12,300, fractions would have as many digits."""
+"""Values like 950, in a column with 12,300: decimals would have a constant number of digits."""
 FRACTIONS: Final = ("float", "comma", "grouped")
-"""Types of numbers: with a point, with a comma, with commas between thousands."""
+"""Types of numbers: with a decimal point, a decimal comma, or commas between thousands."""
 _NEAR: Final = 0.75
 _DIGITS_SHOWN: Final = 40
 _LONG_INT: Final = r"^[+-]?[0-9]{17,}$"
-"""Whole numbers that a float may not hold exactly."""
+"""Whole numbers that a float may not represent exactly."""
 _BOOL: Final = r"^(true|false|True|False|TRUE|FALSE)$"
 _FITS: Final[dict[str, Callable[[pa.Array], bool]]] = {
     "int": lambda text: _all_match(text, _INT) and _whole(text) is not None,
@@ -79,14 +80,14 @@ _FITS: Final[dict[str, Callable[[pa.Array], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Rows as text columns; ``broken``: reason and text of rows that gave none, by number."""
+    """Rows as text columns; ``broken``: reason and text of unreadable rows, by row number."""
 
     columns: dict[str, pa.Array]
     lines: np.ndarray
     broken: dict[int, tuple[str, str]]
 
     def row(self, line: int) -> str:
-        """The row of this number as text."""
+        """Return the row with this number as text."""
         if line in self.broken:
             return self.broken[line][1]
         row = int(np.searchsorted(self.lines, line))
@@ -94,10 +95,10 @@ class Text:
 
 
 class ColumnTypes:
-    """Narrows down the types of ``columns`` and of the one with interval ids, ``id_column``.
+    """Narrows down the types of ``columns`` and of ``id_column``, the column of interval ids.
 
-    ``comma``: fractions may have one for the point; not in a file whose values commas part.
-    ``grouped``: commas stand between thousands, as other columns show.
+    ``comma``: a decimal comma is possible, as the comma is not the delimiter. ``grouped``: other
+    columns show that commas separate thousands.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class ColumnTypes:
             self._open[id_column] = ["int", "text"]
 
     def learn(self, columns: dict[str, pa.Array]) -> None:
-        """Looks at some more rows."""
+        """Narrow down the types by more rows."""
         for column, left in self._open.items():
             if len(left) > 1:
                 self._open[column] = [each for each in left if _FITS[each](columns[column])]
@@ -119,25 +120,25 @@ class ColumnTypes:
 
     @property
     def grouped(self) -> bool:
-        """Whether the commas of some column can only stand between thousands."""
+        """Whether the commas of some column can only separate thousands."""
         return self._grouped or any(self._open[column][0] == "grouped" for column in self._surely)
 
     @property
     def found(self) -> dict[str, str]:
-        """The narrowest type that all values of each column allow."""
+        """The narrowest type of each column that fits all values."""
         types = {column: left[0] for column, left in self._open.items()}
         unsure = [column for column, each in types.items() if each == "grouped"]
         return types | dict.fromkeys(unsure, "grouped" if self.grouped else "text")
 
 
 def any_kind(column: pa.Array) -> bool:
-    """Whether some text names a kind of record, or is a misspelling of one."""
+    """Whether some text is the name of a record kind, or close to one."""
     words = [word for word in pc.unique(column).to_pylist() if word is not None]
     return any(difflib.get_close_matches(word, r.KIND_NAMES, n=1, cutoff=_NEAR) for word in words)
 
 
 def _int_field(text: pa.Array, lines: np.ndarray, column: str) -> Converted:
-    """An integer field; faults where the text is no integer of 64 bits."""
+    """Convert to int64; texts that are not 64-bit integers are faults."""
     text = pc.replace_substring_regex(text, r"^(-?[0-9]+)\.0*$", r"\1")  # as pandas writes 7.0
     whole = _whole(text) if _all_match(text, _INT_FIELD) else None
     if whole is not None:
@@ -146,7 +147,7 @@ def _int_field(text: pa.Array, lines: np.ndarray, column: str) -> Converted:
     faults: list[Fault] = []
     for value, line in zip(text.to_pylist(), lines, strict=True):
         whole = value is not None and re.search(_INT_FIELD, value) is not None
-        # Python refuses to convert thousands of digits, so they are cut: still beyond 64 bits.
+        # Python limits the digits that it converts, so the text is cut; it stays beyond 64 bits.
         number = int(value.lstrip("0")[:_DIGITS_SHOWN] or "0") if whole else None
         if number is not None and not INT64_MIN <= number <= INT64_MAX:
             excerpt = value if len(value) <= _DIGITS_SHOWN else value[:_DIGITS_SHOWN] + "..."
@@ -164,7 +165,7 @@ def _all_match(text: pa.Array, pattern: str) -> bool:
 
 
 def _whole(text: pa.Array) -> pa.Array | None:
-    """``text``, which matches an integer pattern, as int64; None when one is beyond it."""
+    """Cast ``text``, which matches an integer pattern, to int64; None if a value is too large."""
     try:
         return text.cast(pa.int64())
     except pa.ArrowInvalid:
@@ -172,7 +173,7 @@ def _whole(text: pa.Array) -> pa.Array | None:
 
 
 def converted(text: pa.Array, type_: str) -> pa.Array:
-    """``text`` as the type that ``ColumnTypes`` found."""
+    """Convert ``text`` to a type that ``ColumnTypes`` found."""
     if type_ == "bool":
         return pc.equal(pc.utf8_lower(text), "true")
     if type_ in ("comma", "grouped"):
@@ -182,22 +183,19 @@ def converted(text: pa.Array, type_: str) -> pa.Array:
     return text.cast({"int": pa.int64(), "float": pa.float64(), "text": STRING}[type_])
 
 
-# CSV as input: two passes over the file, one to learn the columns' types, one to read them.
-#
-# An attribute column is int, float, bool or text, whichever all of its values allow. Text comes
-# through pyarrow's CSV reader unconverted, so that a bad value is found by its row and column.
+# The form of a file, and its rows.
 
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9.,:TZ -]*[0-9][0-9.,:TZ eE+-]*|")
 _COMMENTS_MAX: Final = 1_000
 _QUOTED: Final = re.compile('"[^"]*"')
 _PASSED_OVER: Final = ("#", "//", "sep=")
-"""Lines before the header that begin so are passed over."""
+"""Prefixes of lines before the header that are skipped."""
 DELIMITERS: Final = (",", ";", "\t", "|")
 _BLOCK_BYTES: Final = 4 << 20
 _NULLS: Final = pacsv.ConvertOptions().null_values
 _MARK: Final = "\uffff"
-"""Not a character: text does not hold it."""
+"""Not a valid character, so it does not occur in text."""
 _DAMAGED: Final = rf"\x00|{_MARK}"
 _ZERO_BYTE: Final = (
     "it has a zero byte, as of a damaged file; without them: tr -d '\\000' < FILE > NEW"
@@ -208,8 +206,8 @@ _ESCAPED: Final = re.compile("[\udc80-\udcff]")
 class CsvRead(RowRead):
     """A CSV file, plain, gzip or zstd; it is read twice, so it cannot be standard input.
 
-    ``form.delimiter``: None = the one of ``DELIMITERS`` that is most frequent in the header. Of
-    faults the header is row 1.
+    ``form.delimiter`` None: the most frequent one of ``DELIMITERS`` in the header. Faults count
+    rows from the header, row 1.
     """
 
     kind = InputKind.CSV
@@ -244,7 +242,7 @@ class CsvRead(RowRead):
         return values, column_faults(rows, lines, name, column, why)
 
     def _learn(self, form: Form) -> tuple[ColumnPlan, dict[str, str]]:
-        """Which column is what, and the types of attributes and interval ids."""
+        """Return the roles of the columns, and the types of attributes and interval ids."""
         plan = plan_columns(self.path, form.names, self.form.mapping, self.form.attrs)
         foreign = plan_columns(self.path, form.names, self.form.mapping, self.form.attrs, {r.KIND})
         by_name = plan.fields.get(r.KIND) == r.KIND and r.KIND not in self.form.mapping
@@ -260,10 +258,10 @@ class CsvRead(RowRead):
 
 
 def typed_columns(path: str, form: Form) -> tuple[dict[str, pa.Array], np.ndarray]:
-    """A small file as columns of their types, and the lines of its rows.
+    """Return a small file as typed columns, and the line numbers of its rows.
 
     Raises:
-        UserError: a row that cannot be read, with its line.
+        UserError: a row cannot be read; the message has its line.
     """
     parts = list(text_batches(path, form))
     for line, (why, _) in sorted(each for text in parts for each in text.broken.items()):
@@ -277,19 +275,19 @@ def typed_columns(path: str, form: Form) -> tuple[dict[str, pa.Array], np.ndarra
 
 
 def _joined(columns: dict[str, pa.Array], name: str) -> pa.Array:
-    """Columns that are joined by + in a mapping, with a blank between their texts."""
+    """Join the texts of columns that a mapping combines with +, separated by blanks."""
     parts = [columns[each] for each in name.split("+")]
     return pc.binary_join_element_wise(*parts, " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a file is written.
+    """The form of a CSV file.
 
-    ``names``: of its columns, "" for one without; ``keys``: the same, unique; ``first``: its first
-    row of data (a header is row 1); ``padded``: blanks follow the delimiter. ``skipped``: lines
-    before the header, or before the first row of data. ``nulls``: texts that are no values;
-    ``fills``: short rows end with nulls. ``encoding``: of the text; None: UTF-8.
+    ``names``: of its columns, "" if unnamed; ``keys``: unique names; ``first``: number of the first
+    data row (a header is row 1); ``padded``: blanks follow the delimiter; ``skipped``: lines before
+    the header or the first data row; ``nulls``: texts that mean null; ``fills``: short rows are
+    filled with nulls; ``encoding``: None: UTF-8.
     """
 
     names: list[str]
@@ -304,10 +302,10 @@ class Form:
 
 
 def read_form(path: str, options: InputForm) -> Form:
-    """Looks at the first lines.
+    """Determine the form of a file from its first lines.
 
     Raises:
-        UserError: the first line names no columns, or is none.
+        UserError: the first line is missing or does not name the columns.
     """
     top = _top_of(path, options)
     header, first = options.header, top.skipped + (2 if options.header is None else 1)
@@ -333,17 +331,17 @@ def read_form(path: str, options: InputForm) -> Form:
 
 
 def header_names(path: str, options: InputForm) -> list[str] | None:
-    """Names for the columns of a file whose first line names none; None: it does.
+    """Return names for the columns of a file without a header; None if it has one.
 
     Raises:
-        UserError: as of ``read_form``.
+        UserError: as for ``read_form``.
     """
     top = _top_of(path, options)
     return None if len(top.comment) == len(top.cells) else _names_of(top.cells)
 
 
 def lines_before(path: str, encoding: str | None) -> int:
-    """How many lines stand before the table, as those of a table have as many values."""
+    """Return the number of lines before the table; lines of the table have equally many values."""
     with open_bytes(path, encoding) as stream:
         lines = [stream.readline(_BLOCK_BYTES).decode("utf-8-sig", "replace") for _ in range(20)]
     lines = [_QUOTED.sub("", line) for line in lines]
@@ -357,9 +355,9 @@ def lines_before(path: str, encoding: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Top:
-    """The first line that counts: its cells, how they are parted, whether blanks follow that.
+    """The header line: its cells, the delimiter, and whether blanks follow delimiters.
 
-    ``skipped``: lines before it; ``comment``: cells of the last of these, if it is a comment.
+    ``skipped``: number of lines before it; ``comment``: cells of the last one, if it is a comment.
     """
 
     cells: list[str]
@@ -370,7 +368,7 @@ class _Top:
 
 
 def _top_of(path: str, options: InputForm) -> _Top:
-    """Passes over the lines that the user says, ``sep=;`` and comments (``#``, ``//``)."""
+    """Skip ``options.skip_lines``, ``sep=;`` and comments (``#``, ``//``), then read the header."""
     delimiter = options.delimiter or ("\t" if options.format == "tsv" else None)
     comment, skipped = "", options.skip_lines
     with open_bytes(path, options.encoding) as stream:
@@ -412,7 +410,7 @@ def _line_of(path: str, line: bytes, before: int) -> str:
 
 
 def _names_of(cells: Sequence[str]) -> list[str] | None:
-    """Names for ``cells``, if these are values: numbers alone, or a time among them."""
+    """Return names for ``cells`` if they are values: all numbers, or some time; else None."""
     texts = pa.array([cell.strip() for cell in cells], pa.string())
     _, no_time = instants_of(texts, None)
     numbers = [bool(_NUMBER.fullmatch(cell.strip())) for cell in cells]
@@ -431,9 +429,9 @@ def _names_of(cells: Sequence[str]) -> list[str] | None:
 
 
 class _Marked:
-    """Bytes of ``stream`` as UTF-8, with ``_MARK`` in place of those that are none.
+    """Bytes of ``stream`` as UTF-8, with ``_MARK`` in place of invalid bytes.
 
-    pyarrow can hand over an invalid row only as text. ``found``: there are some, or zero bytes.
+    pyarrow passes invalid rows as text only. ``found``: there are invalid or zero bytes.
     """
 
     closed = False
@@ -445,7 +443,7 @@ class _Marked:
         self._waiting = b""
 
     def read(self, size: int) -> bytes:
-        """At most ``size`` bytes; none at the end."""
+        """Return at most ``size`` bytes; empty at the end."""
         while len(self._waiting) < size:
             block = self._stream.read(size)
             self.found = self.found or b"\0" in block
@@ -462,7 +460,7 @@ class _Marked:
 
 
 class _Numbered:
-    """Row numbers of what pyarrow's reader gives, which leaves out the rows of a wrong length."""
+    """Row numbers for pyarrow's reader, which omits rows with a wrong number of values."""
 
     def __init__(self, first: int, skipped: int) -> None:
         self.next = first
@@ -477,21 +475,21 @@ class _Numbered:
         return "skip"
 
     def take(self, rows: int) -> np.ndarray:
-        """The numbers of the next ``rows`` good rows."""
+        """Return the numbers of the next ``rows`` valid rows."""
         numbers = np.arange(self.next, self.next + rows + len(self.invalid))
         lines = numbers[~np.isin(numbers, list(self.invalid))][:rows]
         self.next = int(lines[-1]) + 1 if rows else self.next
         return lines
 
     def passed(self, *, ended: bool = False) -> dict[int, tuple[str, str]]:
-        """The invalid rows before ``next`` (``ended``: all), each returned once."""
+        """Return the invalid rows before ``next`` (``ended``: all), each once."""
         rows = {row: said for row, said in self.invalid.items() if ended or row < self.next}
         self.invalid = {row: said for row, said in self.invalid.items() if row not in rows}
         return rows
 
 
 def text_batches(path: str, form: Form) -> Iterator[Text]:
-    """The file block by block; rows without any value are left out."""
+    """Yield the file block by block, without empty rows."""
     numbered = _Numbered(form.first, form.skipped)
     empty = {name: pa.array([], pa.string()) for name in form.keys}
     with ExitStack() as stack:
@@ -518,14 +516,14 @@ def text_batches(path: str, form: Form) -> Iterator[Text]:
 
 
 def _trimmed(column: pa.Array, nulls: Sequence[str]) -> pa.Array:
-    """Without blanks around; what is no value then is null."""
+    """Trim blanks; texts that mean null then become null."""
     plain = pc.utf8_trim_whitespace(column)
     none = pc.is_in(plain, value_set=pa.array([*_NULLS, *nulls], pa.string()))
     return pc.if_else(none, pa.scalar(None, pa.string()), plain)
 
 
 def _filled(text: Text, broken: dict[int, tuple[str, str]], form: Form) -> Text:
-    """``text`` with the rows of a wrong length: short ones filled up if ``form`` says so."""
+    """Add rows with a wrong number of values to ``text``; fill short ones if ``form`` says so."""
     if not form.fills or not broken:
         return Text(text.columns, text.lines, text.broken | broken)
     nulls, rows, left = {*_NULLS, *form.nulls}, {}, dict(text.broken)
@@ -552,7 +550,7 @@ def _open_reader(
     renamed = unnamed or form.padded or "" in form.names
     return pacsv.open_csv(
         pa.PythonFile(stream, mode="r"),
-        # With threads, pyarrow does not know the numbers of invalid rows.
+        # With threads, pyarrow does not report the numbers of invalid rows.
         read_options=pacsv.ReadOptions(
             use_threads=False,
             block_size=_BLOCK_BYTES,
@@ -575,9 +573,7 @@ def _open_reader(
 
 
 def _decoded(batch: pa.RecordBatch, lines: np.ndarray, *, marked: bool) -> Text:
-    """The batch without empty rows and, when some bytes were ``marked`` or zero, those that hold
-    any.
-    """
+    """Return the batch without empty rows and, if ``marked``, without rows with invalid bytes."""
     keep = np.zeros(batch.num_rows, bool)
     for column in batch.columns:
         keep |= column.is_valid().to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Any input as frames: a trace, CSV, row-wise Parquet, a table or a log; detects which it is."""
+"""Open any input as frames: a trace, CSV, row-wise Parquet, a table or a log, by its content."""
 
 from __future__ import annotations
 
@@ -58,34 +58,34 @@ from slackwater.engine.log.input.trace import (
 from slackwater.engine.log.record.record_rules import attribute_types
 from slackwater.engine.log.whole_file import DAMAGED, parquet_schema
 
-# ruff: noqa: PLC0415 - of the readers, a pass needs one; a trace is the shortest of all
+# ruff: noqa: PLC0415 - a pass needs one reader only, and that of traces loads fastest
 
-# Several files as one input: which they are, whose name says what, and one order of their rows.
+# Several files as one input: their list, names, and a common order of rows.
 #
-# Inputs of another place (``s3://``, and what else pyarrow knows) are copied here, read as files.
+# Remote inputs (``s3://`` and others that pyarrow supports) are copied to local files first.
 
 
 _GLOB: Final = frozenset("*?[")
 _URI: Final = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<path>.*)")
 Copying = Callable[[int], AbstractContextManager[Callable[[int], object]]]
-"""While so many files are copied, takes the number of those that have been since the last call."""
+"""Takes the number of files to copy; the callback gets the number copied since the last call."""
 _WORDS: Final = {"int": "a number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
 def silent(_files: int) -> AbstractContextManager[Callable[[int], object]]:
-    """Shows nothing of it."""
+    """Show no progress."""
     return nullcontext(lambda _: None)
 
 
 def files_of(sources: Sequence[str], copying: Copying = silent) -> list[str]:
-    """The inputs that ``sources`` name: globs and folders of files by name, others as they are.
+    """Return the inputs that ``sources`` name; globs and folders become their files, by name.
 
     Args:
         sources: paths, globs and URIs.
-        copying: shows how far the copies of a URI's files are.
+        copying: shows the progress of copies of remote files.
 
     Raises:
-        UserError: a glob or folder that has no file, one input twice, or a URI of another place.
+        UserError: a glob or folder has no file, an input occurs twice, or a URI cannot be read.
     """
     found: list[str] = []
     for source in (local_path(each, copying) for each in sources):
@@ -107,10 +107,10 @@ def files_of(sources: Sequence[str], copying: Copying = silent) -> list[str]:
 
 
 def local_path(source: str, copying: Copying = silent) -> str:
-    """A path, also where ``source`` is a URI; ``copying``: as of ``files_of``.
+    """Return ``source`` as a local path; ``copying`` as for ``files_of``.
 
     Raises:
-        UserError: a URI of a place that cannot be read, or that has no such file.
+        UserError: the place of a URI cannot be read or has no such file.
     """
     uri = _URI.fullmatch(source)
     if uri is None:
@@ -119,9 +119,9 @@ def local_path(source: str, copying: Copying = silent) -> str:
 
 
 def _copied(source: str, copying: Copying) -> str:
-    """Copies a file, a folder, or the files of a glob; gives its path, or the glob of the copies.
+    """Copy a file, a folder, or the files of a glob; return its path or the glob of the copies.
 
-    The copies go when the program ends.
+    The copies are deleted when the program ends.
     """
     import pyarrow.fs as pa_fs
 
@@ -167,7 +167,7 @@ def _unreadable(source: str, error: Exception) -> UserError:
 
 
 def _in_folder(source: str) -> list[str]:
-    """The files of a folder that is neither a table of Parquet nor a log; else the path itself."""
+    """Return the files of a folder; the path itself for a Parquet table, a log or a file."""
     folder = Path(source)
     if source == STDIN or not folder.is_dir() or (folder / "log").is_dir():
         return [source]
@@ -189,8 +189,8 @@ _PART: Final = re.compile(r"part|data_[0-9]+\.|[0-9_]+\.")
 
 
 def _are_parts(folder: Path, files: Sequence[Path]) -> bool:
-    """Whether files are named as Spark, DuckDB or Polars name parts of a table, and folders as its
-    partitions.
+    """Whether files and folders are named like the parts and partitions of a table by Spark, DuckDB
+    or Polars.
     """
     inner = [file.relative_to(folder) for file in files]
     return all(
@@ -201,8 +201,9 @@ def _are_parts(folder: Path, files: Sequence[Path]) -> bool:
 
 
 class SeveralRead(InputRead):
-    """Files read one after the other, and put in order: by arrival if their rows give it, else by
-    event time. All rows are held in memory for that.
+    """Several files, put in order by arrival if their rows have it, else by event time.
+
+    All rows are in memory for that.
     """
 
     kind = InputKind.FILES
@@ -224,7 +225,7 @@ class SeveralRead(InputRead):
         self._types: dict[str, tuple[str, str]] = {}
 
     def _read(self) -> Iterator[Rows]:
-        # Rows that will be sorted need be in no order before.
+        # Rows that will be sorted may be in any order.
         sort = self.form.sort or (r.ARRIVAL if self._sorter is not None else None)
         form = replace(self.form, named_by_file=(), sort=sort)
         for path in self.paths:
@@ -250,7 +251,7 @@ class SeveralRead(InputRead):
             self.nulls += reader.nulls
 
     def _named(self, field: str, path: str, fields: dict[str, pa.Array], rows: int) -> pa.Array:
-        """The name of the file as the rows' ``field``."""
+        """Return the name of the file as the rows' ``field``."""
         if field in fields and fields[field].null_count < rows:
             raise UserError(
                 f'{path}: its rows give their "{field}"; leave out --{field}-from, or make an '
@@ -259,8 +260,8 @@ class SeveralRead(InputRead):
         return self._name(path, fields, rows)
 
     def _set_clocks(self, path: str, fields: dict[str, pa.Array], rows: int) -> None:
-        """Rows that name no source have the clock of their file: each may be of another device, and
-        nobody has compared the clocks of these.
+        """Give rows without a source the clock of their file: each file may come from another
+        device, and the offsets between their clocks are unknown.
         """
         if r.SOURCE in fields and not fields[r.SOURCE].null_count:
             return
@@ -269,7 +270,7 @@ class SeveralRead(InputRead):
         fields[r.CLOCK] = pc.coalesce(*named, sources).cast(STRING)
 
     def _name(self, path: str, fields: dict[str, pa.Array], rows: int) -> pa.Array:
-        """The name of the file for each row; ticks have none."""
+        """Return the name of the file for each row; ticks get null."""
         name = pa.array([self._names[path]] * rows, pa.string())
         if r.KIND in fields:
             ticks = pc.fill_null(pc.equal(fields[r.KIND], int(Kind.TICK)), fill_value=False)
@@ -277,7 +278,9 @@ class SeveralRead(InputRead):
         return name.cast(STRING)
 
     def _fitting(self, path: str, attrs: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """The attributes; one has one type in all files, or none where it has no values."""
+        """Return the attributes, checked for one type across files; columns without values are
+        null.
+        """
         fitting = {
             name: column if column.null_count < len(column) else pa.nulls(len(column))
             for name, column in attrs.items()
@@ -300,8 +303,8 @@ class SeveralRead(InputRead):
 
 
 def names_of(paths: Sequence[str]) -> dict[str, str]:
-    """What tells the files apart: their names, or the ends of their paths where two have the same
-    name. A copy of a URI's file has another folder in each run.
+    """Return names for the files: file names, or ends of paths if names collide, as the copies of
+    remote files are in a new folder in each run.
 
     >>> names_of(["a/pump.csv", "/c/b/pump.csv", "b/fan.csv"])
     {'a/pump.csv': 'a/pump.csv', '/c/b/pump.csv': 'b/pump.csv', 'b/fan.csv': 'fan'}
@@ -319,7 +322,7 @@ def names_of(paths: Sequence[str]) -> dict[str, str]:
 
 
 def file_name(path: str) -> str:
-    """The name of a file without its folder and what it ends with.
+    """Return the name of a file without folder and suffixes.
 
     >>> file_name("data/pump.1.csv.gz"), file_name("-")
     ('pump.1', 'stdin')
@@ -342,10 +345,10 @@ _CSV_SUFFIXES: Final = {".csv", ".tsv"}
 
 
 def input_kind(path: str | Path, encoding: str | None = None) -> InputKind:
-    """What ``path`` is: by its being a folder, its first bytes, then its suffix.
+    """Return the kind of ``path``, by its folder, its first bytes, then its suffix.
 
-    A named pipe can be read only once, so it is not looked into: it is a trace. Standard input is
-    one, too, if it begins with an object; else it is kept in a file.
+    A named pipe can be read only once, so it counts as a trace. Standard input is a trace if it
+    begins with an object; otherwise it is spooled to a file.
 
     Raises:
         UserError: it cannot be read, or is a single file of an arrival log.
@@ -391,10 +394,10 @@ def input_kind(path: str | Path, encoding: str | None = None) -> InputKind:
 
 
 def kind_of(path: str | Path, form: InputForm) -> InputKind:
-    """What ``path`` is: what ``--format`` says, else as ``input_kind`` sees it.
+    """Return the kind of ``path``, by ``--format`` or ``input_kind``.
 
     Raises:
-        UserError: an unknown format; as of ``input_kind``.
+        UserError: the format is unknown; as for ``input_kind``.
     """
     if form.format is None or Path(path).is_dir():
         return input_kind(path, form.encoding)
@@ -413,18 +416,18 @@ def open_input(
     on_bad: str = "stop",
     dead_letter: str | Path | None = None,
 ) -> InputRead | LogReader:
-    """A reader of the frames of ``path``, whatever kind of input it is.
+    """Return a reader of the frames of ``path``, for any kind of input.
 
     Args:
-        path: a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet files, or
-            a log's folder; or a table in memory. A named pipe is a trace, too. Or several
-            paths, globs and folders of such files, which become one input.
-        form: how it is written, or but the unit of its times. An arrival log is always in ns.
+        path: a trace or a named pipe (``-``: standard input), a CSV or Parquet file, a folder of
+            Parquet files, a log's folder, or a table in memory; or several paths, globs and
+            folders of such files, which become one input.
+        form: the form of the input, or just the unit of its times. An arrival log is always in ns.
         on_bad: ``stop`` or ``skip`` bad lines.
         dead_letter: JSONL file for skipped lines.
 
     Raises:
-        UserError: here or while iterating: the input is at fault; names the place.
+        UserError: here or while iterating: the input is invalid; the message has the place.
     """
     form = InputForm(form) if isinstance(form, str) else form
     if form.on_short not in ON_SHORT:
@@ -473,7 +476,7 @@ def open_input(
 
 
 def _folder_kind(folder: Path) -> InputKind:
-    """A folder of Parquet files that are none of a log is a table; anything else is to be a log."""
+    """Return PARQUET for a folder of Parquet files that are not a log; LOG for any other folder."""
     files = table_files(str(folder))
     if not files:
         return InputKind.LOG

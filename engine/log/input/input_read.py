@@ -1,4 +1,4 @@
-"""What all readers of inputs share: options, bad lines, sorted rows."""
+"""The base of all readers of inputs: options, bad lines, sorted rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from slackwater.engine.log.record.trace_record import KnownType
 
 # Sorts the rows of an unordered input by arrival or event time (``--sort``).
 #
-# The whole input is in memory for this. Equal rows keep their order.
+# The whole input is in memory for this. The sort is stable.
 
 
 SORTS: Final = (r.ARRIVAL, r.TS)
@@ -42,13 +42,13 @@ Rows = tuple[dict[str, pa.Array], dict[str, pa.Array], np.ndarray]
 
 
 class Sorter:
-    """Collects the rows of the input ``name`` and sorts them ``by`` arrival or event time; None: by
-    arrival if all rows have one, by event time if none has.
+    """Collects the rows of the input ``name`` and sorts them ``by`` arrival or event time.
 
-    A row without ``ts`` stays behind the row before it.
+    ``by`` None: by arrival if all rows have one, by event time if none has. A row without ``ts``
+    stays after the row before it.
 
     Raises:
-        UserError: ``by`` is no such field.
+        UserError: ``by`` is not one of ``SORTS``.
     """
 
     def __init__(self, name: str, by: str | None) -> None:
@@ -62,10 +62,10 @@ class Sorter:
 
     def add(self, fields: dict[str, pa.Array], attrs: dict[str, pa.Array], place: np.ndarray,
             lines: np.ndarray) -> None:  # fmt: skip
-        """Adds rows without faults; ``place``: their arrivals [ns] or places in the input.
+        """Add rows without faults; ``place``: their arrivals [ns] or places in the input.
 
         Raises:
-            UserError: they have arrivals, and are to be sorted by event time.
+            UserError: the rows have arrivals but are to be sorted by event time.
         """
         if self.by == r.TS:
             if r.ARRIVAL in fields and fields[r.ARRIVAL].null_count < len(lines):
@@ -93,7 +93,7 @@ class Sorter:
         return place
 
     def sorted(self) -> Iterator[Rows]:
-        """All rows in order, in parts, numbered from 1.
+        """Yield all rows in order, in parts, numbered from 1.
 
         Raises:
             UserError: ``by`` is None, and only some rows have an arrival.
@@ -128,16 +128,16 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-# Records of sites whose types of an attribute differ are in separate parts.
+# Sites whose attributes differ in type get separate parts.
 #
-# In a log and in a trace an attribute may be a number at one site and text at another. A column has
-# one type, so each part has sites that agree; usually there is one part.
+# In a log or a trace an attribute may be a number at one site and text at another. A column has one
+# type, so each part has sites that agree; usually there is one part.
 
 
 _NONE: Final = type(None)
 _Kind = type | str | None
-"""A site's type of an attribute; the site's name where its values have no common type, which is a
-fault; None: no values."""
+"""The type of an attribute at a site; the site's name if its values have no common type, which
+is a fault; None: no values."""
 Part = tuple[list[dict[str, Any]], np.ndarray, dict[str, pa.Array]]
 
 
@@ -145,13 +145,13 @@ def agreeing(
     records: list[dict[str, Any]], lines: np.ndarray, columns: dict[str, pa.Array],
     known: Mapping[Any, KnownType],
 ) -> list[Part]:  # fmt: skip
-    """Parts in which each attribute has one type, each in order; a single part if sites agree.
+    """Return parts in which each attribute has one type, each in order; one part if sites agree.
 
     Args:
         records: checked by ``trace_record``; their ``attrs`` are compared.
-        lines: their line numbers, ascending.
-        columns: of other fields, of equal length.
-        known: types from before, by site and name.
+        lines: line numbers, ascending.
+        columns: other fields, of equal length.
+        known: types from earlier parts, by site and name.
     """
     sites = [record.get(r.SITE) or r.DEFAULT_SITE for record in records]
     several = set(sites)
@@ -172,7 +172,7 @@ def agreeing(
 def _apart(
     records: Sequence[dict[str, Any]], sites: Sequence[str], known: Mapping[Any, KnownType]
 ) -> list[dict[str, _Kind]]:
-    """Kinds by site, for each attribute whose type differs between sites."""
+    """Return the types by site, for each attribute whose type differs between sites."""
     attrs = [record.get(r.ATTRS) or {} for record in records]
     found = []
     for name in sorted(set[str]().union(*attrs)):
@@ -193,7 +193,7 @@ def _kind(site: str, types: set[type], known: KnownType | None) -> _Kind:
     return next(iter(types)) if len(types) == 1 else site
 
 
-# The base of all readers. A line or row that breaks a rule ends the reading, or is counted, written
+# The base of all readers. A line or row that breaks a rule stops the reader, or is counted, written
 # to the dead-letter file and skipped.
 
 
@@ -201,7 +201,7 @@ ON_BAD: Final = ("stop", "skip")
 
 
 class InputKind(StrEnum):
-    """What an input is."""
+    """The kind of an input."""
 
     TRACE = "trace"
     CSV = "csv"
@@ -215,21 +215,20 @@ class InputKind(StrEnum):
 
 
 class InputForm(Struct, frozen=True):
-    """How an input that is no arrival log is written.
+    """The form of an input that is not an arrival log.
 
-    ``unit``: of times that are numbers; None: ns, and an input whose times are dates only in
-    another unit is refused (``log.record.times``). ``mapping``: record field, or ``attrs.NAME``, ->
-    column, or key of a trace's objects (``a.b``: key ``b`` of the object ``a``). ``attrs``: columns
-    or keys that become attributes; None: all the rest. ``delimiter``: of CSV; None: guessed from
-    the header. ``header``: names of the columns of CSV without a header. ``sort``: ``arrival`` |
-    ``ts``; None: records are in order of arrival. ``timezone``: of times that name none; None:
-    UTC. ``seq_bits``: of counters that wrap around, by stream (``""``: every other one).
-    ``named_by_file``: record fields that the names of the files give. ``format``: of ``FORMATS``;
-    None: seen from the content. ``skip_lines``: before the first one that counts. ``nulls``: texts
-    that are no values. ``on_short``: rows of CSV with fewer values than columns are ``bad``, or
-    end with nulls (``null``). ``date``: of times that are a time of day alone, or how
-    ``3/1/2026`` is read (``month-first``, ``day-first``). ``encoding``: of
-    text; None: UTF-8, or UTF-16 with its mark.
+    ``unit``: of times that are numbers; None: ns, and times that are dates only in another unit are
+    refused (``log.record.times``). ``mapping``: record field, or ``attrs.NAME``, -> column, or key
+    of a trace's objects (``a.b``: key ``b`` of the object ``a``). ``attrs``: columns or keys that
+    become attributes; None: all others. ``delimiter``: of CSV; None: detected in the header.
+    ``header``: names of columns of CSV without a header. ``sort``: ``arrival`` | ``ts``; None:
+    records are in order of arrival. ``timezone``: of times without one; None: UTC. ``seq_bits``: of
+    counters that wrap around, by stream (``""``: all others). ``named_by_file``: record fields that
+    take the name of the file. ``format``: one of ``FORMATS``; None: detected. ``skip_lines``: lines
+    before the header. ``nulls``: texts that mean null. ``on_short``: CSV rows with too few values
+    are ``bad`` or filled with nulls (``null``). ``date``: of times of day without one, or the
+    order in ``3/1/2026`` (``month-first``, ``day-first``). ``encoding``: of text; None: UTF-8, or
+    UTF-16 if the file begins with its mark.
     """
 
     unit: str | None = None
@@ -250,7 +249,7 @@ class InputForm(Struct, frozen=True):
 
     @property
     def of_log(self) -> bool:
-        """Whether nothing is said that an arrival log could not have."""
+        """Whether only options are set that an arrival log supports."""
         return replace(self, unit=None) == PLAIN_FORM
 
 
@@ -260,15 +259,15 @@ FORMATS: Final = {
     "parquet": InputKind.PARQUET, "line-protocol": InputKind.LINE_PROTOCOL,
     "annotated-csv": InputKind.ANNOTATED,
 }  # fmt: skip
-"""Kinds of files by the name of ``--format``."""
+"""Kinds of files by the value of ``--format``."""
 ON_SHORT: Final = ("bad", "null")
 
 
 def named_by_file(source: str | None, stream: str | None) -> tuple[str, ...]:
-    """The record fields whose values are names of files, by the user's options.
+    """Return the record fields that take the names of files, by the user's options.
 
     Raises:
-        UserError: a word that is not ``name``.
+        UserError: an option is not ``name``.
     """
     names = {r.SOURCE: source, r.STREAM: stream}
     for name, word in names.items():
@@ -278,11 +277,11 @@ def named_by_file(source: str | None, stream: str | None) -> tuple[str, ...]:
 
 
 class BadLines:
-    """The policy for one input, and the count of its bad lines (attribute ``count``).
+    """The policy for bad lines of one input, and their number ``count``.
 
     ``on_bad="stop"`` raises at the first bad line; ``"skip"`` counts it and appends
-    ``{"line", "reason", "text"}`` to the JSONL file ``dead_letter``, if one is named. Opening
-    the input empties the file: it holds the bad lines of this run only.
+    ``{"line", "reason", "text"}`` to the JSONL file ``dead_letter``, if any. Opening the input
+    truncates that file: it has the bad lines of this run only.
     """
 
     def __init__(self, name: str, on_bad: str, dead_letter: Path | None) -> None:
@@ -295,7 +294,7 @@ class BadLines:
         self._file: TextIO | None = None
 
     def opened(self) -> AbstractContextManager[TextIO | None]:
-        """Resets the count; keeps the dead-letter file, if any, open within the context."""
+        """Reset the count; keep the dead-letter file, if any, open within the context."""
         self.count, self._file = 0, None
         if self.on_bad == "skip" and self.dead_letter is not None:
             check_dead_letter(self.dead_letter, self.name)
@@ -308,10 +307,10 @@ class BadLines:
         return self._file or nullcontext()
 
     def report(self, faults: Sequence[Fault], text_of: Callable[[int], str]) -> None:
-        """Takes the faults of one chunk, in any order; ``text_of(line)`` returns the line.
+        """Report the faults of one chunk, in any order; ``text_of(line)`` returns the line.
 
         Raises:
-            UserError: ``FILE:LINE: reason`` of the first line, under ``on_bad="stop"``.
+            UserError: ``FILE:LINE: reason`` of the first line, with ``on_bad="stop"``.
         """
         if not faults:
             return
@@ -328,7 +327,7 @@ class BadLines:
 
 
 def check_dead_letter(file: Path, source: str) -> None:
-    """Refuses a dead-letter file that is the input.
+    """Refuse a dead-letter file that is the input.
 
     Raises:
         UserError: ``file`` is ``source``.
@@ -342,17 +341,16 @@ class InputRead(ABC):
 
     Args:
         path: the file; ``-``: standard input.
-        form: its options, or only the unit of its times.
+        form: its options, or just the unit of its times.
         on_bad: ``stop`` at the first bad line or row, or ``skip`` and count it.
-        dead_letter: JSONL file that gets the skipped ones with their reasons.
+        dead_letter: JSONL file for skipped lines with reasons.
 
     Attributes:
         records: records read so far.
-        nulls: by numeric attribute of CSV: rows so far without a value.
+        nulls: rows so far without a value, by numeric attribute of CSV.
 
     Raises:
-        UserError: here or while iterating: ``FILE:LINE: what is wrong``, or a file that cannot be
-            read.
+        UserError: here or while iterating: ``FILE:LINE: reason``, or the file cannot be read.
     """
 
     kind: ClassVar[InputKind]
@@ -380,27 +378,27 @@ class InputRead(ABC):
 
     @property
     def bad_count(self) -> int:
-        """Lines or rows skipped so far."""
+        """Number of lines or rows skipped so far."""
         return self._bad.count
 
     @property
     def numbered(self) -> bool:
-        """Whether an event so far had a sequence number (else events are counted)."""
+        """Whether an event so far had a sequence number; otherwise events are counted."""
         return self._intake.numbering.some
 
     @property
     def counted_lanes(self) -> tuple[CountedLane, ...]:
-        """Findings about sequence numbers so far; lanes without any are left out."""
+        """Findings about sequence numbers so far, for lanes with findings."""
         return self._intake.numbering.found()
 
     @property
     def arrival_given(self) -> bool:
-        """Whether a record so far had an arrival (else line numbers replace it)."""
+        """Whether a record so far had an arrival; otherwise line numbers replace it."""
         return self._intake.arrival_given
 
     @property
     def dated(self) -> bool:
-        """Whether a time so far was a date (text or timestamp), not a number."""
+        """Whether a time so far was a text or timestamp, not a number."""
         return self._times.dated
 
     def __iter__(self) -> Iterator[Frame]:
@@ -422,7 +420,7 @@ class InputRead(ABC):
             raise self._nothing()
 
     def _frames(self, *rows: *Rows) -> Iterator[Frame]:
-        """Rows without faults as frames of at most ``CHUNK_LINES`` records of one site."""
+        """Yield rows without faults as frames of at most ``CHUNK_LINES`` records of one site."""
         for frame in self._intake.frames(*rows):
             size = frame.batch.num_rows
             if size <= CHUNK_LINES:
@@ -432,17 +430,17 @@ class InputRead(ABC):
                 yield frame.slice(start, min(CHUNK_LINES, size - start))
 
     def rows(self, bad: BadLines, units: dict[str, str | None]) -> Iterator[Rows]:
-        """The rows without faults of one of several files; ``bad`` gets the others.
+        """Yield the rows without faults of one of several files; ``bad`` gets the others.
 
-        ``units``: time units of all files so far, as in ``Times``; updated.
+        ``units``: time units of all files so far, as in ``Times``; updated in place.
         """
         self._bad, self._times.units = bad, units
         yield from self._read()
 
     @abstractmethod
     def _read(self) -> Iterator[Rows]:
-        """The rows without faults, in parts of bounded size."""
+        """Yield the rows without faults, in parts of bounded size."""
 
     @abstractmethod
     def _nothing(self) -> Exception:
-        """The error for an input without any record."""
+        """Return the error for an input without records."""

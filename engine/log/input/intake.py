@@ -1,9 +1,8 @@
-"""From checked columns of row-wise input to frames: defaults, numbers, units, one frame per site.
+"""Turn checked columns of row-wise input into frames: defaults, numbers, one frame per site.
 
-Defaults that depend on earlier rows (DESIGN "Trace") are set here: ``seq`` is counted per source
-and stream, ``incarnation`` is the last one that the source announced, ``arrival`` the line number.
-State is kept between chunks, so the result does not depend on how the input is cut; only a frame
-has rows of one chunk.
+Sets defaults that depend on earlier rows (DESIGN "Trace"): ``seq`` is counted per source and
+stream, ``incarnation`` is the last one that the source announced, ``arrival`` the line number.
+State is kept between chunks, so the records do not depend on chunk borders; only the frames do.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ _SourceKey = tuple[str, str | None]
 class RowIntake(Struct):
     """Turns columns of one input into frames.
 
-    ``unit_ns``: ns of the unit of its times, for messages and for line numbers as arrivals.
-
-    ``numbering``: of its events. ``arrival_given`` tells whether any row gave its arrival.
+    ``unit_ns``: the unit of its times [ns], for messages and for line numbers as arrivals.
+    ``arrival_given``: whether any row had an arrival.
     """
 
     unit_ns: int
@@ -40,18 +38,19 @@ class RowIntake(Struct):
     arrival_given: bool = False
     _incarnation: dict[_SourceKey, int] = field(default_factory=dict)
     _arrived: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By site: (arrival, line) of the row that arrived last."""
+    """By site: (arrival, line) of the row with the latest arrival."""
 
     def check(
         self, columns: dict[str, pa.Array], lines: np.ndarray, *, ordered: bool = True
     ) -> list[Fault]:
-        """Faults of rows and between them; the caller takes these rows out, then calls ``frames``.
+        """Return faults of single rows and of their order; the caller removes these rows before
+        ``frames``.
 
         Args:
             columns: record fields by name, null = absent; integers int64, times in ns, ``kind``
-                int8, the others text or dictionary.
-            lines: each row's line number, ascending.
-            ordered: rows must be in order of arrival; else they will be sorted.
+                int8, others text or dictionary.
+            lines: line numbers, ascending.
+            ordered: rows must be in order of arrival; otherwise they are sorted later.
         """
         found = row_faults(columns, _kinds(columns, len(lines)), self.unit_ns)
         if lines[-1] > TIME_MAX_NS // self.unit_ns:
@@ -70,7 +69,7 @@ class RowIntake(Struct):
         return faults + (self._backward(columns, lines, np.flatnonzero(~bad)) if ordered else [])
 
     def _check_bits(self, columns: dict[str, pa.Array], found: dict[int, str], rows: int) -> None:
-        """Adds faults of numbers that do not fit into the declared bits of their counter."""
+        """Add faults for numbers that do not fit into the declared bits of their counter."""
         if r.SEQ not in columns or not self.numbering.declares:
             return
         seq, _ = ints(columns[r.SEQ])
@@ -90,7 +89,7 @@ class RowIntake(Struct):
     def _backward(
         self, columns: dict[str, pa.Array], lines: np.ndarray, rows: np.ndarray
     ) -> list[Fault]:
-        """Rows that arrive before an earlier row of their site."""
+        """Return faults for rows that arrive before an earlier row of their site."""
         if not len(rows):
             return []
         arrival = self.arrivals(columns, lines)
@@ -124,8 +123,8 @@ class RowIntake(Struct):
         return faults
 
     def arrivals(self, columns: dict[str, pa.Array], lines: np.ndarray) -> np.ndarray:
-        """Arrival of each row [ns]; without one, its line number in the unit."""
-        # Larger line numbers are faults; any value may replace them.
+        """Return the arrival of each row [ns], by default its line number in the unit."""
+        # Larger line numbers are faults, so any value may replace them.
         numbers: np.ndarray = np.minimum(lines, TIME_MAX_NS // self.unit_ns) * self.unit_ns
         if r.ARRIVAL not in columns:
             return numbers
@@ -136,7 +135,7 @@ class RowIntake(Struct):
     def frames(
         self, columns: dict[str, pa.Array], attrs: dict[str, pa.Array], lines: np.ndarray
     ) -> list[Frame]:
-        """Frames of rows without faults: one per site, in order of appearance."""
+        """Return frames of rows without faults: one per site, in order of appearance."""
         rows = len(lines)
         if rows == 0:
             return []
@@ -167,7 +166,7 @@ class RowIntake(Struct):
         self, full: dict[str, pa.Array], columns: dict[str, pa.Array], attrs: dict[str, pa.Array],
         kind: np.ndarray, site: tuple[np.ndarray, list[str]],
     ) -> None:  # fmt: skip
-        """``incarnation`` and ``seq`` of the rows (``engine.log.input.numbering``)."""
+        """Set ``incarnation`` and ``seq`` of the rows (``engine.log.input.numbering``)."""
         rows, (site_codes, sites) = len(kind), site
         source_codes, sources = string_codes(full[r.SOURCE])
         incarnation = np.zeros(rows, np.int64)
@@ -214,7 +213,7 @@ class RowIntake(Struct):
         site: tuple[np.ndarray, list[str]],
         source: tuple[np.ndarray, list[str]],
     ) -> np.ndarray:
-        """A row's own incarnation, else the one its source's latest sync announced, else 0."""
+        """Return each row's incarnation: its own, else the last announced by sync, else 0."""
         rows = len(kind)
         nothing = pa.nulls(rows, pa.int64())
         numbers, valid = ints(full.get(r.INCARNATION, nothing))
@@ -238,7 +237,7 @@ class RowIntake(Struct):
 
 
 def _ends(groups: Groups) -> np.ndarray:
-    """Position, in the groups' order, of each group's last row."""
+    """Return the position of each group's last row, in the groups' order."""
     return np.append(groups.starts[1:], len(groups.order)) - 1
 
 
@@ -258,14 +257,14 @@ def _arrival_note(columns: dict[str, pa.Array], row: int) -> str:
 def _texts(
     columns: dict[str, pa.Array], name: str, default: str, rows: int
 ) -> tuple[np.ndarray, list[str]]:
-    """Codes and texts of a column whose nulls mean ``default``."""
+    """Return codes and texts of a column, with ``default`` for null."""
     if name not in columns:
         return np.zeros(rows, np.int64), [default]
     return string_codes(pc.fill_null(columns[name].cast(pa.string()), default))
 
 
 def _default_source(column: pa.Array | None, kind: np.ndarray) -> pa.Array:
-    """Sources with the default, except punctuations (null: all sources) and ticks (null: none)."""
+    """Return sources with the default, but null for punctuations (all sources) and ticks (none)."""
     sources = pa.nulls(len(kind), pa.string()) if column is None else column
     default = pa.array(
         np.full(len(kind), r.DEFAULT_SOURCE, object),
@@ -290,8 +289,8 @@ def _by_site(batch: pa.RecordBatch, codes: np.ndarray, sites: list[str]) -> list
 
 
 def own_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with dictionaries of at most as many texts as rows: a slice of a larger batch has
-    the whole dictionary.
+    """Return ``batch`` with dictionaries of at most as many texts as rows; a slice of a larger
+    batch has the whole dictionary otherwise.
     """
     columns = [
         column.cast(pa.string()).dictionary_encode()
@@ -303,9 +302,9 @@ def own_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` without the columns that say the same for every row (``engine.core.frame``).
+    """Return ``batch`` without columns that have the default in every row (``engine.core.frame``).
 
-    Attributes stay, so that a query may ask for one that no row has a value of: untyped.
+    Attributes without values stay as untyped columns, so that a query may name them.
     """
     kept: dict[str, pa.Array] = {}
     for name in batch.schema.names:

@@ -1,6 +1,6 @@
 """Lines of a text input in bounded chunks: plain, gzip or zstd files, or standard input.
 
-And which files a folder of Parquet has.
+Also lists the Parquet files of a folder.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ STDIN: Final = "-"
 FILE_SUFFIXES: Final = frozenset(
     {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".parq", ".pq", ".lp"}
 )
-"""Of files that a folder of inputs is looked through for."""
+"""Suffixes of the files in a folder that are inputs."""
 PACKED_SUFFIXES: Final = frozenset({".gz", ".zst"})
 CHUNK_LINES: Final = 65_536
 LINE_BYTES_MAX: Final = 1 << 20
 KEPT_BYTES_OF_LONG_LINE: Final = 1_000
 UNREADABLE: Final = (EOFError, OSError, zlib.error)
-"""What reading a file raises that is damaged or packed in another way than it says."""
+"""Errors when a damaged or wrongly compressed file is read."""
 NOT_UTF8: Final = "save the file as UTF-8, or name its --encoding, as cp1252 (Windows, Latin-1)"
 GET_AGAIN: Final = "get it again, or take what is whole: gzip -dc FILE > NEW (or zstd -dc)"
 _BLOCK_BYTES: Final = 1 << 20
@@ -45,15 +45,15 @@ _PACKED: Final = {
     b"BZh": "packed by bzip2: unpack it with bunzip2",
     b"\xfd7zXZ\x00": "packed by xz: unpack it with xz -d",
 }
-"""What other files begin with, and what to do with them."""
+"""First bytes of files that are not supported, and what to do with them."""
 _UTF8_BYTES_MAX: Final = 4
 _BOM: Final = "\ufeff"
 _SPOOLED: Final[WeakKeyDictionary[BinaryIO, int]] = WeakKeyDictionary()
-"""Standard inputs that are kept in a file, and its descriptor."""
+"""Standard inputs that are spooled to a file, with its descriptor."""
 
 
 class Chunk(Struct):
-    """Consecutive lines, the first of number ``first`` (1-based); ``faults``: index -> reason."""
+    """Consecutive lines; ``first``: number of the first line (1-based); ``faults``: by index."""
 
     first: int
     texts: list[str] = field(default_factory=list)
@@ -62,13 +62,13 @@ class Chunk(Struct):
 
 @contextmanager
 def open_bytes(path: str, encoding: str | None = None) -> Iterator[BinaryIO]:
-    """The bytes of ``path`` (``-``: standard input), unpacked when they are gzip or zstd.
+    """Open the bytes of ``path`` (``-``: standard input), decompressing gzip and zstd.
 
-    ``encoding``: of its text, which comes as UTF-8, unless UTF-16 has its mark; bytes that are no
-    text in it stay.
+    ``encoding``: text is converted from it to UTF-8 unless it has the mark of UTF-16; bytes that
+    are invalid in it stay.
 
     Raises:
-        UserError: no such file, a directory, not readable, or damaged where it is read.
+        UserError: the file does not exist, is a directory, is unreadable or damaged.
     """
     raw: BinaryIO = sys.stdin.buffer
     with ExitStack() as opened:
@@ -89,9 +89,9 @@ def open_bytes(path: str, encoding: str | None = None) -> Iterator[BinaryIO]:
 
 
 def spool_stdin() -> None:
-    """Keeps standard input in a temporary file, so that it can be opened more than once.
+    """Spool standard input to a temporary file, so that it can be opened more than once.
 
-    JSON, a record a line, is read once and stays a stream.
+    JSON lines are read once and stay a stream.
     """
     source = sys.stdin.buffer
     if source in _SPOOLED:
@@ -107,7 +107,7 @@ def spool_stdin() -> None:
 
 
 def is_spooled() -> bool:
-    """Whether standard input is kept in a file."""
+    """Whether standard input is spooled to a file."""
     return sys.stdin.buffer in _SPOOLED
 
 
@@ -129,7 +129,7 @@ def _unpacked(raw: BinaryIO, encoding: str | None) -> Iterator[BinaryIO]:
 
 
 class _Damaged(io.RawIOBase):
-    """What raises where it is read."""
+    """A stream that raises ``error`` when it is read."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -143,7 +143,7 @@ class _Damaged(io.RawIOBase):
 
 
 class _AsUtf8(io.RawIOBase):
-    """Text of another encoding."""
+    """A stream that converts text of another encoding to UTF-8."""
 
     def __init__(self, stream: BinaryIO, encoding: str, errors: str = "surrogateescape") -> None:
         self._stream = stream
@@ -194,14 +194,14 @@ def _decompressed(raw: BinaryIO) -> Iterator[BinaryIO]:
 
 
 def read_chunks(path: str, name: str, encoding: str | None) -> Iterator[Chunk]:
-    """Lines of ``path``, called ``name``, in chunks of at most ``CHUNK_LINES``; memory stays
-    bounded.
+    """Yield the lines of ``path``, called ``name`` in messages, in chunks of ``CHUNK_LINES`` at
+    most.
 
-    A line that is not UTF-8 or is longer than ``LINE_BYTES_MAX`` comes as a fault, the latter cut
-    to ``KEPT_BYTES_OF_LONG_LINE``.
+    A line that is not UTF-8 or longer than ``LINE_BYTES_MAX`` is a fault; the latter is cut to
+    ``KEPT_BYTES_OF_LONG_LINE``, so that memory stays bounded.
 
     Raises:
-        UserError: no such file, or a damaged gzip or zstd file.
+        UserError: the file does not exist or is damaged.
     """
     chunk = Chunk(first=1)
     with open_bytes(path, encoding) as stream:
@@ -281,9 +281,9 @@ def _long(beginning: bytes) -> tuple[str, str]:
 
 
 def table_files(path: str) -> list[str]:
-    """The Parquet files of a table: the file itself, or those in the folder, by name.
+    """Return the Parquet files of a table: the file itself, or those in the folder, by name.
 
-    Names that begin with a dot or an underscore are no data, as Spark has it.
+    Names that begin with a dot or an underscore are ignored, as in Spark.
     """
     folder = Path(path)
     if not folder.is_dir():

@@ -131,15 +131,15 @@ class Look(Struct):
 
 
 def look(sources: Sequence[str], options: InputForm, copying: Copying = silent) -> Look:
-    """Detects columns and options of the inputs; columns are those of all files.
+    """Detect columns and options of the inputs; the columns are those of all files.
 
     Args:
         sources: paths of files, a folder of Parquet files or an arrival log; globs and folders.
-        options: those of the user; only the others are guessed.
-        copying: as of ``files_of``.
+        options: the user's options; only missing ones are detected.
+        copying: as for ``files_of``.
 
     Raises:
-        UserError: it cannot be read at all.
+        UserError: the input cannot be read at all.
     """
     files = files_of(sources, copying)
     source, kind = files[0], kind_of(files[0], options)

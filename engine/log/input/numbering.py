@@ -1,11 +1,11 @@
-"""Numbers of an input's events: counters unwrapped, restarts and reused numbers found.
+"""Sequence numbers of events: unwraps counters, and finds restarts and reused numbers.
 
-Devices count in 8, 16 or 32 bits, begin again at 0, or use a number twice. Here, where rows become
-events, a number becomes one of 64 bits (SPEC 3.1):
+Devices count in 8, 16 or 32 bits, restart at 0, or use a number twice. When rows become events,
+each number becomes one of 64 bits (SPEC 3.1):
 
 * **Wrap-around.** With ``seq_bits``, the unwrapped number is the one nearest to the newest number.
   Without, a decrease from near 2^8, 2^16 or 2^32 to near 0 in an event with a later time is a
-  wrap-around; from then on the lane has a counter of so many bits, until a number does not fit.
+  wrap-around; from then on the lane's counter has that many bits, until a number does not fit.
 * **Restart.** A decrease to 0, or to the lane's first number, in an event with a later time begins
   the next incarnation, unless the source states incarnations. Earlier events belong to the last.
 * **Copy or reuse.** An event with a known number and the same time, type, id and attributes is a
@@ -16,8 +16,8 @@ events, a number becomes one of 64 bits (SPEC 3.1):
 * **No number.** Before the first number of a lane its events are counted; after it, an event
   without a number gets none.
 
-A lane is one (site, source, stream, stated incarnation). Digests of 64 bits are remembered for at
-least the newest ``REMEMBERED`` numbers of the input. An older number counts as new, and an order by
+A lane is one (site, source, stream, stated incarnation). Digests of 64 bits are kept for at least
+the newest ``REMEMBERED`` numbers of the input. An older number counts as new, and an order by
 sequence numbers treats it as late or as a copy.
 """
 
@@ -43,25 +43,25 @@ BITS: Final = (8, 16, 32)
 REMEMBERED: Final = 1 << 18
 _SLOTS_LEAST: Final = 1 << 12
 LaneName = tuple[str, str, str, int]
-"""Site, source, stream, incarnation as stated."""
+"""Site, source, stream, stated incarnation."""
 LANE: Final = record(
     "bits", "declared", "base", "newest", "newest_ts", "first", "numbered", "next",
     "restarts", "began", "base_before", "newest_before", "stated", "resumed",
     "found_bits", "wraps", "reused", "unnumbered",
 )  # fmt: skip
-"""State of a lane. ``bits``: of its counter (0: unknown), ``declared``: those that the user states,
-``found_bits``: those that were recognised. ``base``: unwrapped number minus raw number, of the
-newest. ``newest``, ``newest_ts``: the largest number and the ts of its event. ``numbered``: an
-event had a number; ``next``: the count of events before that. ``restarts``: recognised ones, the
-last of which ``began`` at that ts. ``stated``: the source states its incarnations. ``resumed``:
-``newest`` comes from a log, so its bits are unknown."""
+"""State of a lane. ``bits``: of its counter (0: unknown); ``declared``: by the user;
+``found_bits``: recognised. ``base``: unwrapped minus raw number of the newest event. ``newest``,
+``newest_ts``: the largest number and the ts of its event. ``numbered``: an event had a number;
+``next``: the number of events before that. ``restarts``: recognised ones; the last ``began`` at
+that ts. ``stated``: the source states its incarnations. ``resumed``: ``newest`` is from a log, so
+its bits are unknown."""
 _NEVER: Final = -(1 << 62)
 _LOOSE: Final = -1
-"""Instead of a number: of events without one in a log."""
+"""In place of a number: an event without one in a log."""
 
 
 class SeenNumbers(NamedTuple):
-    """Hash table of numbers: ``keys`` (0: free) and the ``digests`` of their events."""
+    """Hash table of numbers: ``keys`` (0: free) and ``digests`` of their events."""
 
     keys: np.ndarray
     digests: np.ndarray
@@ -74,7 +74,7 @@ def _near(bits: int) -> int:
 
 @inline
 def _unwrapped(of: Record, raw: int, newest: int, ts: int) -> int:
-    """The number nearest to ``newest`` that is ``raw`` modulo ``2 ** of.bits``."""
+    """Return the number nearest to ``newest`` that is ``raw`` modulo ``2 ** of.bits``."""
     modulus = 1 << of.bits
     number = (newest >> of.bits << of.bits) + raw
     if number - newest > modulus >> 1 and number >= modulus:
@@ -82,13 +82,13 @@ def _unwrapped(of: Record, raw: int, newest: int, ts: int) -> int:
     elif newest - number > modulus >> 1:
         number += modulus
     if number < newest - _near(of.bits) and ts > of.newest_ts:
-        number += modulus  # over half of the counter was lost, as the later time shows
+        number += modulus  # a later time shows that over half of the counter was lost
     return int(number)
 
 
 @inline
 def _recognised(of: Record, raw: int) -> int:
-    """The bits of a counter that wraps around to ``raw``; 0: it does not wrap around."""
+    """Return the bits of a counter that wraps around to ``raw``; 0: no wrap-around."""
     last = of.newest - of.base
     for bits in (8, 16, 32):
         ahead = (raw - of.newest) & ((1 << bits) - 1)
@@ -112,7 +112,7 @@ def _restarts(of: Record, raw: int) -> bool:
 
 @kernel
 def _numbered(of: Record, raw: int, ts: int) -> int:
-    """The number of an event with the raw number ``raw``; updates the lane."""
+    """Return the number of an event with the raw number ``raw``; updates the lane."""
     if not of.numbered and of.next == 0:
         of.newest, of.newest_ts = raw - 1, ts
     of.numbered = 1
@@ -175,7 +175,7 @@ def _loose(lane: int, restarts: int, digest: int) -> int:
 def _remember(
     seen: SeenNumbers, lane: int, restarts: int, seq: np.ndarray, digest: np.ndarray
 ) -> int:
-    """Enters the events of a lane in a log (``seq`` -1: no number); returns the new entries."""
+    """Enter the events of a lane in a log (``seq`` -1: no number); return the new entries."""
     entered = 0
     for row in range(len(seq)):
         key = _key(lane, restarts, seq[row])
@@ -187,7 +187,7 @@ def _remember(
 
 @inline
 def _digest(young: SeenNumbers, old: SeenNumbers, key: int) -> int:
-    """The digest of the event with the number of ``key``; 0: unknown."""
+    """Return the digest of the event with the number of ``key``; 0: unknown."""
     slot = _slot(young, key)
     return int(young.digests[slot] if young.keys[slot] != 0 else old.digests[_slot(old, key)])
 
@@ -196,7 +196,7 @@ def _digest(young: SeenNumbers, old: SeenNumbers, key: int) -> int:
 def _bits_by_copy(
     of: Record, young: SeenNumbers, old: SeenNumbers, lane: int, raw: int, digest: int
 ) -> int:
-    """The bits of a counter of which ``raw`` is a copy of a known number; 0: of none."""
+    """Return the bits of a counter for which ``raw`` is a copy of a known number; 0: none."""
     for bits in (8, 16, 32):
         number = of.newest - ((of.newest - raw) & ((1 << bits) - 1))
         if raw < 1 << bits <= of.newest and number != raw:
@@ -211,9 +211,9 @@ def _count(
     lanes: np.ndarray, young: SeenNumbers, old: SeenNumbers, lane: np.ndarray, seq: np.ndarray,
     ts: np.ndarray, digest: np.ndarray, restarts: np.ndarray,
 ) -> int:  # fmt: skip
-    """Numbers events in order of arrival: writes ``seq`` (-1: none) and ``restarts`` so far.
+    """Number events in order of arrival: write ``seq`` (-1: none) and ``restarts`` so far.
 
-    Returns the entries added to ``young``, which needs room for two per event.
+    Returns the number of entries added to ``young``, which needs room for two per event.
     """
     entered = 0
     for row in range(len(seq)):
@@ -268,7 +268,7 @@ def _enter_all(seen: SeenNumbers, keys: np.ndarray, digests: np.ndarray) -> None
 class CountedLane(Struct, frozen=True):
     """Findings about the sequence numbers of one lane; 0: none.
 
-    ``bits``: of a wrapping counter, recognised and not declared. ``wraps``: wrap-arounds.
+    ``bits``: of a wrapping counter, recognised, not declared. ``wraps``: wrap-arounds.
     ``restarts``: recognised incarnations. ``reused``: events with the number of another event.
     ``unnumbered``: events without a number in a lane with numbers.
     """
@@ -284,10 +284,10 @@ class CountedLane(Struct, frozen=True):
 
 
 class Numbering:
-    """The numbers of one input's events, part by part.
+    """Numbers the events of one input, part by part.
 
     Args:
-        bits: of the counters, by ``SOURCE/STREAM``, else by stream; ``""``: of all others.
+        bits: bits of counters, by ``SOURCE/STREAM``, else by stream; ``""``: all others.
         remembered: least number of events whose content is remembered.
     """
 
@@ -299,25 +299,25 @@ class Numbering:
         self._young, self._old = _nothing(_SLOTS_LEAST), _nothing(1)
         self._entered = 0
         self.some = False
-        """Whether an event so far had a number of its own."""
+        """Whether an event so far had a number."""
         self.declares = bool(self._bits)
-        """Whether the user declares bits of some stream."""
+        """Whether the user declares bits of any stream."""
         self.by_source = any("/" in name for name in self._bits)
-        """Whether some bits are declared for a stream of one source."""
+        """Whether bits are declared for a stream of one source."""
 
     def count(
         self, names: list[LaneName], stated: np.ndarray, groups: Groups, seq: np.ndarray,
         ts: np.ndarray, digest: Callable[[], np.ndarray],
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        """Numbers of events in order of arrival (-1: none), and how often each lane restarted.
+        """Return numbers of events in order of arrival (-1: none), and restarts of their lanes.
 
         Args:
-            names: of the lanes of this part.
+            names: lanes of this part.
             stated: bool (lanes,): the source has stated an incarnation.
             groups: the events by lane.
             seq: raw numbers; -1: none.
             ts: event times [ns].
-            digest: gives 64 bits of each event's content.
+            digest: returns 64 bits of each event's content.
         """
         places = np.array([self._place(*each) for each in zip(names, stated, strict=True)])
         numbers, restarts = seq.copy(), np.zeros(len(seq), np.int64)
@@ -352,14 +352,14 @@ class Numbering:
     def begin(
         self, name: LaneName, newest: int, newest_ts: int, seq: np.ndarray, digest: np.ndarray
     ) -> None:
-        """Continues a lane from a log; its source states incarnations.
+        """Continue a lane of a log; its source states incarnations.
 
         Args:
-            name: of the lane.
+            name: the lane.
             newest: the largest number of this incarnation in the log; -1: none.
-            newest_ts: of its event, at the latest.
-            seq: numbers of its last events in the log; -1: none.
-            digest: of these events.
+            newest_ts: latest possible ts of its event [ns].
+            seq: numbers of the lane's last events in the log; -1: none.
+            digest: digests of these events.
         """
         known = name in self._names
         place = self._place(name, True)
@@ -378,12 +378,12 @@ class Numbering:
                 self._entered += _remember(self._young, place, int(of["restarts"]), seq, digest)
 
     def rename(self, name: LaneName, to: LaneName) -> None:
-        """Reuses the entry of an ended lane for another one; call ``begin`` for it next."""
+        """Reuse the entry of an ended lane for another one; call ``begin`` for it next."""
         self._names[to] = self._names.pop(name)
         self._lanes[self._names[to]]["reused"] = 0
 
     def snapshot(self) -> dict[str, Any]:
-        """The state, for ``restore``."""
+        """Return the state, for ``restore``."""
         return {
             "names": sorted(self._names, key=self._names.__getitem__),
             "lanes": self._lanes[: len(self._names)],
@@ -392,14 +392,14 @@ class Numbering:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restores a ``snapshot``."""
+        """Restore a ``snapshot``."""
         self._names = {tuple(name): place for place, name in enumerate(state["names"])}
         self._lanes = state["lanes"].astype(LANE)
         self._young, self._old = SeenNumbers(*state["young"]), SeenNumbers(*state["old"])
         self._entered, self.some = state["entered"], state["some"]
 
     def found(self, names: Iterable[LaneName] | None = None) -> tuple[CountedLane, ...]:
-        """The lanes among ``names`` (None: all) with findings."""
+        """Return the lanes among ``names`` (None: all) with findings."""
         listed = []
         for name in self._names if names is None else names:
             of = self._lanes[self._names[name]]
@@ -410,11 +410,11 @@ class Numbering:
         return tuple(listed)
 
     def bits(self, name: LaneName) -> int:
-        """Bits of the lane's counter, declared or recognised; 0: unknown."""
+        """Return the bits of the lane's counter, declared or recognised; 0: unknown."""
         return int(self._lanes[self._names[name]]["bits"])
 
     def declared(self, source: str, stream: str) -> int:
-        """Bits of the counter of a source's stream; 0: not declared."""
+        """Return the declared bits of the counter of a source's stream; 0: not declared."""
         names = (f"{source}/{stream}", stream, "")
         return next((self._bits[name] for name in names if name in self._bits), 0)
 
@@ -433,7 +433,7 @@ class Numbering:
         return place
 
     def _make_room(self, more: int) -> None:
-        """Room for ``more`` numbers in the young table, at most half full."""
+        """Make room for ``more`` numbers in the young table, at most half full."""
         if self._entered + more > self._remembered * 2:
             self._old, self._young, self._entered = self._young, _nothing(_SLOTS_LEAST), 0
         slots = len(self._young.keys)
@@ -449,13 +449,13 @@ def _nothing(slots: int) -> SeenNumbers:
 
 
 def read_seq_bits(value: object) -> dict[str, int]:
-    """``seq_bits`` as a user writes it: bits of every stream, or by stream.
+    """Return ``seq_bits`` of the user by stream; one value is for all streams.
 
     Args:
-        value: None, 8, 16, 32, or these by name of the stream, or by ``SOURCE/STREAM``.
+        value: None, 8, 16, 32, or these by stream or ``SOURCE/STREAM``.
 
     Raises:
-        UserError: other bits.
+        UserError: the bits are none of these.
     """
     if value is None:
         return {}
@@ -475,9 +475,10 @@ _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 def digests(
     columns: Mapping[str, pa.Array], attrs: Mapping[str, pa.Array], rows: int
 ) -> np.ndarray:
-    """64 bits of each row's time, duration, type, id and attributes; equal content, equal bits.
+    """Return 64 bits of each row's time, duration, type, id and attributes; equal for equal
+    content.
 
-    A null counts as no value, so that it does not matter which columns a part of an input has.
+    Null counts as absent, so the result does not depend on which columns a part has.
     """
     total = np.zeros(rows, np.uint64)
     of = {name: columns[name] for name in (r.TS, r.TYPE, r.ID) if name in columns}
@@ -498,7 +499,7 @@ def digests(
 
 
 def _mixed(bits: np.ndarray) -> np.ndarray:
-    """Mixes 64 bits (splitmix64, Steele et al. 2014)."""
+    """Mix 64 bits (splitmix64, Steele et al. 2014)."""
     bits = (bits ^ bits >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ bits >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     mixed_bits: np.ndarray = bits ^ bits >> np.uint64(31)
@@ -506,7 +507,7 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
 
 
 def _value_bits(column: pa.Array) -> np.ndarray:
-    """64 bits per value; equal for a whole number as int and as float."""
+    """Return 64 bits per value; a whole number has the same bits as int and as float."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         codes = pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
@@ -529,7 +530,7 @@ def _value_bits(column: pa.Array) -> np.ndarray:
 
 
 def _text_bits(texts: pa.Array) -> np.ndarray:
-    """A polynomial hash of each text's bytes, modulo 2^64."""
+    """Return a polynomial hash of each text's bytes, modulo 2^64."""
     if not len(texts):
         return np.zeros(0, np.uint64)
     _, offsets, data = texts.buffers()

@@ -1,4 +1,4 @@
-"""Row-wise Parquet as input: one record a row, in order of arrival."""
+"""Read row-wise Parquet: one record a row, in order of arrival."""
 
 from __future__ import annotations
 
@@ -37,39 +37,39 @@ from slackwater.engine.log.record.times import Faults
 from slackwater.engine.log.record.trace_record import INT_FIELDS
 from slackwater.engine.log.whole_file import BUFFER_BYTES, DAMAGED
 
-# A Parquet file, or a folder of them, as one table that is read in parts of bounded size.
+# A Parquet file, or a folder of them, as one table, read in parts of bounded size.
 #
-# Arrow's own scanner of datasets reads ahead of a slow reader until it fills 1 GiB; here a
-# part is read when it is asked for.
+# Arrow's dataset scanner reads ahead of a slow consumer, up to 1 GiB; this code reads parts on
+# demand.
 
 
 class TableParts(Protocol):
-    """A table that is read in parts."""
+    """A table that can be read in parts."""
 
     @property
     def schema(self) -> pa.Schema: ...
 
     @property
     def within(self) -> Collection[str]:
-        """The columns that are fields of structs, as ``header.stamp``."""
+        """Columns that are fields of structs, such as ``header.stamp``."""
         ...
 
     def parts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of some columns, at most ``CHUNK_LINES`` at a time, in order."""
+        """Yield the rows of ``columns`` in order, at most ``CHUNK_LINES`` at a time."""
         ...
 
 
 class ParquetParts:
-    """The files as one table with the columns of all, and those of their ``KEY=VALUE`` folders.
+    """Files as one table with the columns of all, and those of their ``KEY=VALUE`` folders.
 
-    A column that a file lacks is null in its rows. Columns are as ``plain_table`` has them.
+    A column that a file lacks is null in its rows. Columns are converted by ``plain_table``.
 
     Args:
         path: the file, or the folder of ``files``.
-        files: their paths.
+        files: paths of the files.
 
     Raises:
-        UserError: a file is no Parquet, or a column has types that no other type holds both of.
+        UserError: a file is not Parquet, or the types of a column have no common type.
     """
 
     def __init__(self, path: str, files: Sequence[str]) -> None:
@@ -88,10 +88,10 @@ class ParquetParts:
             raise UserError(f"{path}: not readable as Parquet: {error}") from error
 
     def parts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of ``columns``, at most ``CHUNK_LINES`` at a time, file after file.
+        """Yield the rows of ``columns``, at most ``CHUNK_LINES`` at a time, file by file.
 
         Raises:
-            OSError, pa.ArrowException: a damaged file (``DAMAGED``).
+            OSError, pa.ArrowException: a file is damaged (``DAMAGED``).
         """
         schema = pa.schema([self.schema.field(name) for name in columns])
         for fragment in self._files.get_fragments():
@@ -104,8 +104,8 @@ class ParquetParts:
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """``table`` with the fields of structs as columns (``header.stamp``), and with values in place
-    of codes, but for texts.
+    """Return ``table`` with fields of structs as columns (``header.stamp``), and with dictionaries
+    decoded unless they are text.
     """
     while any(pa.types.is_struct(each.type) for each in table.schema):
         table = table.flatten()
@@ -135,7 +135,7 @@ def _plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _with_all_columns(
     batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Any]
 ) -> pa.RecordBatch:
-    """``batch`` with the columns of ``schema``: its own, ``constants`` by name, else nulls."""
+    """Return ``batch`` with the columns of ``schema``: its own, else ``constants``, else null."""
     rows = batch.num_rows
     arrays = [
         pa.repeat(pa.scalar(constants[field.name], field.type), rows) if field.name in constants
@@ -147,10 +147,9 @@ def _with_all_columns(
 
 
 class ParquetRead(RowRead):
-    """Row-wise Parquet, a file or a folder of files; each ``KEY=VALUE`` folder is a column, too.
+    """Row-wise Parquet, a file or a folder of files; each ``KEY=VALUE`` folder is a column too.
 
-    NaN in an attribute counts as "no such attribute". Of faults the first
-    row is row 1.
+    NaN in an attribute counts as null. Faults count rows from 1.
     """
 
     kind = InputKind.PARQUET
@@ -178,7 +177,7 @@ class ParquetRead(RowRead):
         return ParquetParts(self.path, table_files(self.path))
 
     def _foreign(self, table: TableParts) -> set[str]:
-        """``kind``, if it is a column but not ours."""
+        """Return ``kind`` if it is a column but not the record field, else nothing."""
         if r.KIND not in table.schema.names or r.KIND in self.form.mapping:
             return set()
         type_ = table.schema.field(r.KIND).type
@@ -192,7 +191,7 @@ class ParquetRead(RowRead):
         return set() if is_ours else {r.KIND}
 
     def _check_types(self, plan: ColumnPlan, schema: pa.Schema) -> None:
-        """Refuses columns whose type can never be the field's."""
+        """Refuse columns whose type does not fit their field."""
         for field, column in plan.fields.items():
             type_ = schema.field(column).type
             if field in TIME_FIELDS:
@@ -241,7 +240,7 @@ def _text_of(batch: pa.RecordBatch, first: int, line: int) -> str:
 
 
 class TableRead(ParquetRead):
-    """A table being read: as ``ParquetRead`` reads one from a file."""
+    """A table in memory, read as ``ParquetRead`` reads a file."""
 
     kind = InputKind.TABLE
 
@@ -260,7 +259,7 @@ class TableRead(ParquetRead):
 
 
 class _HeldParts:
-    """A table in memory, read in parts without a copy."""
+    """Parts of a table in memory, without a copy."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = plain_table(table)
@@ -276,12 +275,12 @@ def _is_instant(type_: pa.DataType) -> bool:
 
 
 def _is_integer(type_: pa.DataType) -> bool:
-    """Integers; and decimals without a fraction, as DuckDB has sums of integers."""
+    """Whether it is integer or decimal without a fraction, as sums of integers in DuckDB are."""
     return bool(pa.types.is_integer(type_) or (pa.types.is_decimal(type_) and type_.scale == 0))
 
 
 def _is_whole(type_: pa.DataType) -> bool:
-    """Integers; and fractions, as pandas makes them of integers with gaps."""
+    """Whether it is integer, or float, as pandas stores integers with gaps."""
     return _is_integer(type_) or bool(pa.types.is_floating(type_))
 
 
@@ -321,7 +320,7 @@ def _integers(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
 
 
 def _nanoseconds(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
-    """Instants, since 1970 UTC, and lengths of time as numbers of ns."""
+    """Convert instants (since 1970 UTC) and durations to ns."""
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
     per = NS_PER[column.type.unit]
@@ -335,7 +334,7 @@ def _nanoseconds(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
 
 
 def typed_attribute(column: pa.Array, lines: np.ndarray, name: str) -> Converted:
-    """``column`` in a type that attributes have, and the rows whose values it does not hold."""
+    """Convert ``column`` to a type of attributes; values that it cannot hold are faults."""
     if _is_instant(column.type) or pa.types.is_duration(column.type):
         return _nanoseconds(column, lines, name)
     if _is_integer(column.type):

@@ -1,7 +1,7 @@
-"""From the columns of a row-wise table (CSV, Parquet) to frames.
+"""Turn the columns of a row-wise table (CSV, Parquet) or JSON objects into records.
 
-Which column is which record field comes from a mapping and from equal names; the rest become
-attributes. All work is on whole columns.
+A mapping and equal names assign columns to record fields; the other columns become attributes.
+Tables are processed by column.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from slackwater.engine.log.record.trace_record import COUNTS, INT_FIELDS, TEXT_F
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
 _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]
-"""Columns that are no record field where every row is an event: somebody's own ``delay``."""
+"""Columns that are not record fields if every row is an event, such as a user's ``delay``."""
 Converted = tuple[pa.Array, list[Fault]]
-"""A column in another type, and the rows whose values that does not hold."""
+"""A converted column, and faults for the rows whose values do not fit."""
 FIELDS: Final = tuple(name for name in r.RECORD_FIELDS if name != r.ATTRS)
 
 
@@ -50,18 +50,18 @@ def plan_columns(
     foreign: Collection[str] = (),
     within: Collection[str] = (),
 ) -> ColumnPlan:
-    """Which column is what.
+    """Assign columns to record fields and attributes.
 
     Args:
         name: the input, for messages.
-        columns: the names it has.
+        columns: names of its columns.
         mapping: record field, or ``attrs.NAME``, -> column.
-        attrs: columns that become attributes when not mapped; None = all the rest.
-        foreign: columns that have the name of a field by chance.
-        within: columns ``a.b`` of objects within objects, whose attributes are ``a_b``.
+        attrs: unmapped columns that become attributes; None: all others.
+        foreign: columns that have the name of a field by coincidence.
+        within: columns ``a.b`` of nested objects; their attributes are named ``a_b``.
 
     Raises:
-        UserError: an unknown field or column, two columns of one name or for one attribute.
+        UserError: an unknown field or column, or two columns with one name or for one attribute.
     """
     places: dict[str, int] = {}
     for place, each in enumerate(columns, 1):
@@ -70,7 +70,7 @@ def plan_columns(
                 f'{name}:1: column "{each}" is there twice; rename one (columns {places[each]} and '
                 f"{place}); of CSV, --header names all, and --skip-lines leaves out this line"
             )
-        if each:  # one without a name could not be asked for
+        if each:  # a column without a name cannot be selected
             places[each] = place
     columns = list(places)
     fields: dict[str, str] = {}
@@ -115,10 +115,10 @@ def plan_columns(
 
 
 def check_target(target: str, column: str) -> None:
-    """Refuses to map to what is neither a field nor an attribute.
+    """Refuse a mapping to a name that is neither a field nor an attribute.
 
     Raises:
-        UserError: names the fields.
+        UserError: the message names the fields.
     """
     if target not in FIELDS and not target.removeprefix(ATTR_PREFIX) != target:
         raise UserError(
@@ -128,23 +128,23 @@ def check_target(target: str, column: str) -> None:
 
 
 def _map_option(target: str, column: str) -> str:
-    """``--map`` as a shell takes it."""
+    """Return a ``--map`` option, quoted for a shell."""
     return f"--map {shlex.quote(f'{target}={column}')}"
 
 
 def time_hint(columns: Sequence[str]) -> str | None:
-    """The column that by its name is most likely the event time, if any is."""
+    """Return the column whose name most likely denotes the event time, or None."""
     named = [each for each in columns if _TIMELY.search(each)]
     return min(named, key=len) if named else None
 
 
 class RowBatch(Struct):
-    """Some rows of the table: typed columns of record fields and attributes.
+    """Rows of a table: typed columns of record fields and attributes.
 
     Attributes:
         lines: row numbers, ascending; a header is row 1.
-        faults: rows that could not be typed (or read at all); what their columns hold is ignored.
-        text_of: a row as text, for the dead-letter file.
+        faults: rows that could not be converted or read; their values are ignored.
+        text_of: returns a row as text, for the dead-letter file.
     """
 
     lines: np.ndarray
@@ -155,7 +155,7 @@ class RowBatch(Struct):
 
 
 class RowRead(InputRead):
-    """A table being read, one record a row."""
+    """A reader of a table, one record a row."""
 
     def _read(self) -> Iterator[Rows]:
         for batch in self._batches():
@@ -169,25 +169,27 @@ class RowRead(InputRead):
 
     @abstractmethod
     def _batches(self) -> Iterator[RowBatch]:
-        """The table in parts of bounded size."""
+        """Yield the table in parts of bounded size."""
 
     @abstractmethod
     def _time(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
-        """Times [ns], and why a row gives none (``engine.log.record.times``)."""
+        """Return times [ns], and the reason for each row without one
+        (``engine.log.record.times``).
+        """
 
     @abstractmethod
     def _whole(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
-        """Whole numbers of 64 bits."""
+        """Return whole numbers of 64 bits."""
 
     @abstractmethod
     def _value(self, column: pa.Array, lines: np.ndarray, name: str) -> Converted:
-        """Values in a type that attributes and ids have."""
+        """Return values in a type of attributes and ids."""
 
     def _typed(
         self, columns: Mapping[str, pa.Array], plan: ColumnPlan, lines: np.ndarray,
         faults: list[Fault], text_of: Callable[[int], str],
     ) -> RowBatch:  # fmt: skip
-        """The rows as columns of their types; a value of another one adds to ``faults``."""
+        """Return the rows as typed columns; values that do not fit are added to ``faults``."""
         fields: dict[str, pa.Array] = {}
         attrs: dict[str, pa.Array] = {}
         for field in (each for each in FIELDS if each in plan.fields):
@@ -214,7 +216,7 @@ class RowRead(InputRead):
         return RowBatch(lines, fields, attrs, faults, text_of)
 
     def _check(self, batch: RowBatch) -> None:
-        """Takes out the rows with faults, and reports these."""
+        """Remove the rows with faults, and report these."""
         faults = list({fault.line: fault for fault in reversed(batch.faults)}.values())
         batch.faults = []
         _drop(batch, faults)
@@ -236,7 +238,7 @@ def _drop(batch: RowBatch, faults: list[Fault]) -> None:
 
 
 def kind_codes(words: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Codes (int8) of kind names, and which rows name no kind."""
+    """Return codes (int8) of kind names, and which rows have no known kind."""
     names = pa.array(list(r.KIND_NAMES))
     place = pc.index_in(words, names, skip_nulls=True)
     codes = pa.array([int(kind) for kind in r.KIND_NAMES.values()], pa.int8()).take(place)
@@ -247,7 +249,7 @@ def kind_codes(words: pa.Array) -> tuple[pa.Array, np.ndarray]:
 def time_faults(
     reasons: Mapping[int, str], lines: np.ndarray, column: str, values: pa.Array
 ) -> list[Fault]:
-    """Faults of ``engine.log.record.times``, naming the column and the value."""
+    """Return faults of ``engine.log.record.times`` with the column and the value."""
     faults = []
     for row, why in reasons.items():
         said = why
@@ -260,14 +262,14 @@ def time_faults(
 
 
 def as_attribute(column: str) -> str:
-    """The remedy for a column that has the name of a field by chance."""
+    """Return the remedy for a column that has the name of a field by coincidence."""
     return f"--map attrs.{column}={column} makes it an attribute"
 
 
 def column_faults(
     rows: np.ndarray, lines: np.ndarray, column: str, values: pa.Array, why: str
 ) -> list[Fault]:
-    """One fault per marked row, naming the column and the value; ``why`` follows the value."""
+    """Return one fault per marked row with the column and the value; ``why`` follows the value."""
     return [
         Fault(int(lines[row]), f'column "{column}": {_excerpt(values[int(row)].as_py())} {why}')
         for row in np.flatnonzero(rows)
@@ -279,31 +281,31 @@ def _excerpt(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-# JSON objects as anybody writes them -> records: which key is which field, the rest attributes.
+# JSON objects in any layout -> records: keys become fields or attributes.
 #
-# ``{"ts": 5, "temp": 3}`` needs nothing. A mapping names the keys of other fields; keys within
-# objects are joined by points there (``header.stamp``) and by underscores in attribute names.
+# ``{"ts": 5, "temp": 3}`` needs no mapping. A mapping names the keys of other fields; keys of
+# nested objects are joined by dots there (``header.stamp``) and by underscores in attribute names.
 
 
 _KNOWN: Final = frozenset(r.RECORD_FIELDS)
 _TEXTS: Final = frozenset(TEXT_FIELDS) - {r.KIND}
 _SHORT: Final = 3
-"""So short a name is near many others: only ``ts``, which a record cannot do without, is minded."""
+"""Names up to this length are close to many others, so only ``ts`` is checked for typos."""
 _STAMP: Final = re.compile(r"secs?|nsecs?|nanosecs?|seconds|nanoseconds|nanos")
 _NS_PER_S: Final = 10**9
 
 
 class Flat:
-    """Makes records of objects, for one input.
+    """Turns the objects of one input into records.
 
     Args:
         name: the input, for messages.
         mapping: record field, or ``attrs.NAME``, -> key.
-        attrs: keys that become attributes when not mapped; None = all that are no field.
-        nulls: texts that are no values.
+        attrs: unmapped keys that become attributes; None: all that are not fields.
+        nulls: texts that mean null.
 
     Raises:
-        UserError: a mapping to what is no field.
+        UserError: a mapping to a name that is not a field.
     """
 
     def __init__(
@@ -323,11 +325,10 @@ class Flat:
         self._line = 0
 
     def records(self, objects: list[Any], lines: np.ndarray) -> list[Any]:
-        """Each object as a record; what is none, or has a misspelt field, stays as it is.
+        """Return each object as a record; non-objects and misspelt fields stay unchanged.
 
         Raises:
-            UserError: a mapped key, or an event time, that is nowhere in the first objects; or as
-                of ``record``.
+            UserError: the first objects lack a mapped key or an event time; or as for ``record``.
         """
         if self._nulls:
             objects = [_without_words(each, self._nulls) for each in objects]
@@ -339,10 +340,10 @@ class Flat:
         return found
 
     def record(self, fields: dict[str, Any], line: int) -> dict[str, Any]:
-        """One object, of a line, as a record.
+        """Return one object, of the given line, as a record.
 
         Raises:
-            UserError: two keys with different values that are one attribute.
+            UserError: two keys with different values map to one attribute.
         """
         record: dict[str, Any] = {}
         self._line = line
@@ -378,7 +379,7 @@ class Flat:
                 self._put(called, at, inner, attrs)
 
     def _put(self, name: str, key: str, value: Any, attrs: dict[str, Any]) -> None:
-        """``key`` is the attribute ``name``."""
+        """Set the attribute ``name`` from ``key``; refuse a second, different value."""
         known = attrs.get(name)
         if known is None:
             attrs[name] = value
@@ -402,7 +403,7 @@ class Flat:
 
     def _check_keys(self, objects: list[Any], records: list[Any], lines: np.ndarray) -> None:
         if not any(type(each) is dict for each in objects):
-            return  # each line is reported as no object
+            return  # each line is reported as not an object
         keys = list(dict.fromkeys(k for each in objects if type(each) is dict for k in _keys(each)))
         for target, key in self._missing.items():
             hint = did_you_mean(key, keys)
@@ -434,14 +435,14 @@ def _are_objects(value: Any) -> bool:
 
 
 def _without_words(value: Any, nulls: frozenset[str]) -> Any:
-    """``value`` with None for each of the words."""
+    """Return ``value`` with None in place of each text in ``nulls``."""
     if type(value) is dict:
         return {key: _without_words(inner, nulls) for key, inner in value.items()}
     return None if type(value) is str and value in nulls else value
 
 
 def values_by_path(fields: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys of an object and of those in it, with points, and their values; instants are whole."""
+    """Yield dotted keys of an object and its nested objects, with values; instants are scalars."""
     for key, value in fields.items():
         inner = _stamp(value) if type(value) is dict else value
         if type(inner) is dict:
@@ -455,7 +456,7 @@ def _keys(fields: dict[str, Any]) -> Iterator[str]:
 
 
 def _stamp(value: dict[str, Any]) -> Any:
-    """``{"sec": 1, "nanosec": 2}``, as ROS writes instants, as ISO 8601; others as they are."""
+    """Return ``{"sec": 1, "nanosec": 2}``, an instant of ROS, as ISO 8601; others unchanged."""
     parts = {"n" if key.startswith("n") else "s": part for key, part in value.items()}
     if len(parts) == len(value) and all(
         _STAMP.fullmatch(key) and type(part) is int for key, part in value.items()
@@ -467,7 +468,7 @@ def _stamp(value: dict[str, Any]) -> Any:
 
 
 def _misspelt(key: str, fields: dict[str, Any]) -> bool:
-    """Whether an unknown key is a slip of the pen for a field that the object lacks."""
+    """Whether an unknown key is a misspelling of a field that the object lacks."""
     plain = key.lower().replace("-", "_")
     if plain == r.TS or (len(key) <= _SHORT and _one_off(plain, r.TS)):
         return r.TS not in fields
@@ -480,7 +481,7 @@ def _misspelt(key: str, fields: dict[str, Any]) -> bool:
 
 
 def _one_off(word: str, target: str) -> bool:
-    """One letter more, less, other, or two neighbours swapped."""
+    """Whether the words differ by one letter or by two swapped neighbours."""
     if word == target or abs(len(word) - len(target)) > 1:
         return False
     short, long = sorted((word, target), key=len)

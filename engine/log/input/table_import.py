@@ -1,5 +1,5 @@
-"""Tables in memory as input, of Arrow, pandas, polars or any that has Arrow's interface; and small
-ones, in memory or a file, that queries read beside the events.
+"""Tables in memory as input, from Arrow, pandas, polars or Arrow's PyCapsule interface; and small
+reference tables, in memory or in a file.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from slackwater.engine.log.whole_file import DAMAGED
 
 
 def as_arrow(source: Any) -> pa.Table:
-    """``source`` as an Arrow table, without a copy where the types allow it.
+    """Return ``source`` as an Arrow table, without a copy if the types allow it.
 
     Args:
-        source: an Arrow table or batch, columns by name, rows as dicts, listed or from a generator
-            (with ``attrs`` nested, or beside the fields), a DataFrame of pandas (its index is a
-            column, unless it has no name and only counts) or polars, or another that has Arrow's
-            PyCapsule interface.
+        source: an Arrow table or batch, columns by name, a list or generator of dicts (with
+            ``attrs`` nested or flat), a DataFrame of pandas (its index becomes a column unless it
+            is an unnamed integer index) or polars, or another object with Arrow's PyCapsule
+            interface.
 
     Raises:
-        UserError: it is none of these, is an empty list, or Arrow cannot hold a column or a name.
+        UserError: another type, an empty list, or a column or name that Arrow cannot represent.
     """
     if isinstance(source, pa.Table):
         return source
-    pandas = sys.modules.get("pandas")  # who has such a frame has imported it
+    pandas = sys.modules.get("pandas")  # a caller with such a frame has imported pandas
     try:
         if isinstance(source, Iterator):
             source = list(source)
@@ -56,7 +56,7 @@ def as_arrow(source: Any) -> pa.Table:
             counts = index.nlevels == 1 and index.name is None and index.dtype.kind in "iu"
             return pa.Table.from_pandas(source, preserve_index=False if counts else None)
         if hasattr(source, "to_arrow"):
-            source = source.to_arrow()  # of polars' series no table
+            source = source.to_arrow()  # a series of polars is not a table
             if isinstance(source, pa.Table):
                 return source
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
@@ -74,10 +74,10 @@ def as_arrow(source: Any) -> pa.Table:
 
 
 def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The values of each key; None where a row lacks it.
+    """Return the values of each key; None for rows without it.
 
     Raises:
-        UserError: a row, or its ``attrs``, is no dict.
+        UserError: a row, or its ``attrs``, is not a dict.
     """
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping) or not isinstance(row.get(r.ATTRS) or {}, Mapping):
@@ -93,8 +93,8 @@ def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 class TableRows(NamedTuple):
-    """A small table: columns as attributes have them, text not encoded; ``lines``: of its rows,
-    each called a ``unit``.
+    """A small table: columns in the types of attributes, text not dictionary-encoded; ``lines``: of
+    its rows; ``unit``: what a message calls them.
     """
 
     columns: dict[str, pa.Array]
@@ -103,15 +103,15 @@ class TableRows(NamedTuple):
 
 
 def read_rows(source: Any, name: str, most: int) -> TableRows:
-    """All rows of a CSV, JSON, JSONL or Parquet file, or of what ``as_arrow`` takes.
+    """Return all rows of a CSV, JSON, JSONL or Parquet file, or of a source for ``as_arrow``.
 
     Args:
         source: a path, or a table in memory.
-        name: of the table, for messages.
-        most: so many rows it may have.
+        name: name of the table, for messages.
+        most: largest number of rows.
 
     Raises:
-        UserError: it cannot be read, has more rows, or values that no attribute has.
+        UserError: the table cannot be read, is too large, or has values that no attribute can have.
     """
     if isinstance(source, str | Path):
         name = str(source)

@@ -1,8 +1,7 @@
 """Reader of JSONL traces: one record a line, in order of arrival (DESIGN "Trace").
 
-Lines are parsed one by one (that is what JSON costs) and from there on handled as columns: a
-chunk whose columns have the right types is taken in bulk, and only when one has not are its records
-judged singly by ``trace_record.fault``.
+Lines are parsed one by one and then processed as columns. A chunk whose columns have the right
+types is accepted in bulk; otherwise ``trace_record.fault`` checks each record.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _NO_ATTRS: Final[dict[str, Any]] = {}
 
 
 ObjectPart = tuple[list[Any], np.ndarray, list[Fault], Callable[[int], str]]
-"""Objects, their line numbers, faults of other lines, and what gives the text of a line."""
+"""Objects, their line numbers, faults of other lines, and a function that returns a line's text."""
 
 
 class TraceRead(InputRead):
@@ -62,7 +61,7 @@ class TraceRead(InputRead):
             yield from self._rows(*part)
 
     def parts(self) -> Iterator[ObjectPart]:
-        """The objects in parts of bounded size."""
+        """Yield the objects in parts of bounded size."""
         for chunk in read_chunks(self.path, self.name, self.form.encoding):
             yield _parse(chunk)
 
@@ -75,7 +74,7 @@ class TraceRead(InputRead):
         self, records: list[Any], lines: np.ndarray, faults: list[Fault],
         text_of: Callable[[int], str],
     ) -> list[Rows]:  # fmt: skip
-        """The records of a part; sites whose attributes have other types in parts of their own."""
+        """Return the rows of a part; sites whose attributes differ in type get separate parts."""
         form = self.form
         if form.mapping or form.attrs is not None or form.nulls or not _only_fields(records):
             records = self._flat.records(records, lines)
@@ -106,7 +105,7 @@ class TraceRead(InputRead):
             bad = self._intake.check(every, lines, ordered=not sorting)
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
-        # What is to be sorted is put together: its attributes have one type for all sites.
+        # Sorted input is one table, so an attribute has one type for all sites.
         by_site = r.SITE in there and not sorting
         parts = [(records, lines, columns)]
         if by_site:
@@ -130,7 +129,7 @@ class TraceRead(InputRead):
         there: set[str],
         text_of: Callable[[int], str],
     ) -> tuple[dict[str, pa.Array], list[Fault]]:
-        """The times [ns], of the fields that are ``there``, and the first fault of each line."""
+        """Return the time fields in ``there`` [ns], and the first fault of each line."""
         columns: dict[str, pa.Array] = {}
         faults: dict[int, Fault] = {}
         for name in TIME_FIELDS:
@@ -148,7 +147,7 @@ class TraceRead(InputRead):
         return columns, list(faults.values())
 
     def _exact(self, name: str, value: float, text: str) -> float | str:
-        """A time whose digits a float may not hold, as text."""
+        """Return a time as text if a float may not represent its digits."""
         if not _LONG_FRACTION.search(text):
             return value
         line = json.loads(text, parse_float=str)
@@ -160,7 +159,7 @@ class TraceRead(InputRead):
     def _attrs(
         self, records: list[dict[str, Any]], lines: np.ndarray, *, by_site: bool
     ) -> tuple[dict[str, pa.Array], list[Fault]]:
-        """Attribute columns in alphabetical order of names; the first fault of each line."""
+        """Return attribute columns in alphabetical order, and the first fault of each line."""
         each = [record.get(r.ATTRS) or _NO_ATTRS for record in records]
         sites = [record.get(r.SITE) or r.DEFAULT_SITE for record in records] if by_site else []
         columns: dict[str, pa.Array] = {}
@@ -177,7 +176,7 @@ class TraceRead(InputRead):
 
 
 def _parse(chunk: Chunk) -> ObjectPart:
-    """JSON values of the lines, their line numbers, the faults; blank lines hold no record."""
+    """Parse the lines of a chunk; blank lines have no record."""
 
     def text_of(line: int) -> str:
         return chunk.texts[line - chunk.first]
@@ -204,7 +203,7 @@ def _parse(chunk: Chunk) -> ObjectPart:
 
 
 def _only_fields(records: list[Any]) -> bool:
-    """Whether every key is that of a field, so that each record stands as it is meant."""
+    """Whether every key is a field, so that records need no conversion."""
     return set[str]().union(*(each for each in records if type(each) is dict)) <= _FIELDS
 
 
@@ -217,7 +216,7 @@ def _shape_faults(records: list[Any], lines: np.ndarray) -> list[Fault]:
 
 
 def _typed(records: list[Any]) -> dict[str, pa.Array] | None:
-    """Columns, when every record keeps the rules of ``trace_record.fault``; else None."""
+    """Return typed columns if every record passes ``trace_record.fault``; else None."""
     if not set(map(type, records)) <= {dict}:
         return None
     fields = set[str]().union(*records)
@@ -266,7 +265,7 @@ def _attrs_fit(records: list[Any]) -> bool:
 
 
 def _scalars_fit(values: list[Any]) -> bool:
-    """Integers within 64 bits, floats finite, text that UTF-8 can say."""
+    """Whether integers fit in 64 bits, floats are finite, and text is valid UTF-8."""
     whole = [value for value in values if type(value) is int]
     if whole and not (min(whole) >= INT64_MIN and max(whole) <= INT64_MAX):
         return False
@@ -280,7 +279,7 @@ def _scalars_fit(values: list[Any]) -> bool:
 
 
 def _holds_attrs(records: list[Any]) -> dict[str, pa.Array]:
-    """A column that is null where a record has no attributes: not every kind may have some."""
+    """Return a column that is null for records without attributes; some kinds may not have any."""
     some = [True if record.get(r.ATTRS) else None for record in records]
     return {r.ATTRS: pa.array(some, pa.bool_())}
 
@@ -288,7 +287,7 @@ def _holds_attrs(records: list[Any]) -> dict[str, pa.Array]:
 def _without(
     faults: list[Fault], records: list[Any], lines: np.ndarray, columns: dict[str, pa.Array]
 ) -> tuple[list[Any], np.ndarray, dict[str, pa.Array]]:
-    """Records, lines and columns without the faulty lines."""
+    """Return records, lines and columns without the faulty lines."""
     if not faults:
         return records, lines, columns
     keep = ~np.isin(lines, [one.line for one in faults])
@@ -298,14 +297,14 @@ def _without(
     return good, lines[keep], columns
 
 
-# Files that hold objects in other ways than one a line of JSON: JSON documents and InfluxDB's.
+# Files with objects in other formats: JSON documents and formats of InfluxDB.
 #
-# Each object becomes a record as a line of a trace does (``row_import.Flat``), and keeps
-# the number of the line on which it begins.
+# Each object becomes a record as in a trace (``row_import.Flat``); its line is the one on which it
+# begins.
 
 
 class JsonRead(TraceRead):
-    """A JSON document: an array of objects, one object with such an array, or objects in turn."""
+    """A JSON document: an array of objects, an object with such an array, or several objects."""
 
     kind = InputKind.JSON
 
@@ -323,7 +322,7 @@ class JsonRead(TraceRead):
             raise UserError(f"{self.name}:{error.lineno}: not JSON ({error.msg})") from error
         ends = np.flatnonzero(np.frombuffer(text.encode("utf-32-le"), np.uint32) == ord("\n"))
         lines = np.searchsorted(ends, np.array([place for place, _ in found], np.int64)) + 1
-        if (np.diff(lines) == 0).any():  # several on a line: counted instead
+        if (np.diff(lines) == 0).any():  # several objects on a line: count them instead
             lines = np.arange(1, len(found) + 1)
         values = [value for _, value in found]
         for start in range(0, len(values), CHUNK_LINES):
@@ -332,7 +331,7 @@ class JsonRead(TraceRead):
 
 
 def _texts(lines: Sequence[int] | np.ndarray, values: Sequence[Any]) -> Callable[[int], str]:
-    """Gives the object of a line as text."""
+    """Return a function that returns the object of a line as text."""
     by_line = dict(zip(map(int, lines), values, strict=True))
     return lambda line: json.dumps(by_line[line])
 
@@ -352,7 +351,7 @@ _POINT_EXAMPLE: Final = "mem,host=h1 used=64 1578737410000000000"
 
 
 class LineProtocolRead(TraceRead):
-    """Points of InfluxDB: the measurement is the type, tags and fields are attributes."""
+    """Points of InfluxDB: the measurement is the type; tags and fields are attributes."""
 
     kind = InputKind.LINE_PROTOCOL
 
@@ -377,13 +376,13 @@ class LineProtocolRead(TraceRead):
 
 
 def point(text: str) -> dict[str, Any]:
-    """A line of InfluxDB's protocol as an object.
+    """Return a line of InfluxDB's protocol as an object.
 
     >>> point("mem,host=h1 used=64,n=3i 17")
     {'type': 'mem', 'host': 'h1', 'used': 64.0, 'n': 3, 'ts': 17}
 
     Raises:
-        ValueError: what is wrong with it.
+        ValueError: the line is invalid; the message says why.
     """
     found = _POINT.fullmatch(text)
     if found is None:
@@ -412,7 +411,7 @@ def point(text: str) -> dict[str, Any]:
 
 
 def is_point(text: str) -> bool:
-    """Whether a line is a point with a time, which no line of CSV is likely to be."""
+    """Whether a line is a point with a time, which a line of CSV hardly ever is."""
     try:
         return "=" in text and bool(point(text))
     except ValueError:
@@ -436,19 +435,19 @@ def _value(text: str) -> Any:
         ) from None
 
 
-# InfluxDB's annotated CSV: tables one after the other, each with lines of its own about columns.
+# InfluxDB's annotated CSV: several tables, each with annotation lines about its columns.
 
 
 _TYPED: Final[dict[str, Callable[[str], Any]]] = {
     "double": float, "long": int, "unsignedLong": int, "boolean": lambda text: text == "true",
 }  # fmt: skip
 _ABOUT: Final = ("", "result", "table", "_start", "_stop")
-"""Columns about the answer that a row is in, not about what was measured."""
+"""Columns about the query result, not about the measurement."""
 
 
 class AnnotatedRead(TraceRead):
-    """Annotated CSV; each row is an object with the columns of its table, and its ``_value`` has
-    the name that its ``_field`` gives.
+    """Annotated CSV; each row is an object with the columns of its table, and its ``_value`` gets
+    the name in ``_field``.
     """
 
     kind = InputKind.ANNOTATED
@@ -463,7 +462,7 @@ class AnnotatedRead(TraceRead):
             yield [value for _, value in good], lines, faults, text_of
 
     def _objects(self) -> Iterator[tuple[int, dict[str, Any], str]]:
-        """Line, values and what is wrong with them of each row."""
+        """Yield line number, values and fault (or "") of each row."""
         about: dict[str, list[str]] = {}
         names: list[str] = []
         for first, texts in ((chunk.first, chunk.texts) for chunk in self._chunks()):
@@ -488,7 +487,7 @@ class AnnotatedRead(TraceRead):
 def _typed_row(
     names: list[str], row: list[str], about: dict[str, list[str]]
 ) -> tuple[dict[str, Any], str]:
-    """The row's values by name, and what is wrong with one of them."""
+    """Return the row's values by name, and the fault of a value, or ""."""
     if len(row) != len(names):
         return dict(zip(names, row, strict=False)), f"{len(row)} values for {len(names)} columns"
     nothing = [""] * len(names)

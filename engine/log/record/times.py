@@ -103,18 +103,18 @@ Faults = dict[int, str]
 def instants_of(
     texts: pa.Array, zone: str | None, date: str | None = None
 ) -> tuple[pa.Array, Faults]:
-    """Instants as ns, null for nulls.
+    """Convert texts to instants [ns since 1970 UTC]; null stays null.
 
     Args:
-        texts: ISO 8601 with a blank or T, to the ns, with or without zone or time of day; or
-            ``31.12.2026 23:59:59``, ``12/31/2026 11:59:59 PM``. A second 60 is the first of
-            the next minute.
-        zone: of those that name none; None: UTC.
-        date: of those that are a time of day alone; None: they are no instants. Or the order in
-            dates with slashes, ``month-first`` or ``day-first``; None: they are no instants.
+        texts: ISO 8601 with a blank or T, up to ns, with or without zone or time of day; or
+            ``31.12.2026 23:59:59``, ``12/31/2026 11:59:59 PM``. A second 60 becomes the first
+            second of the next minute.
+        zone: time zone of texts without one; None: UTC.
+        date: date for texts that are a time of day; or the order in dates with slashes,
+            ``month-first`` or ``day-first``; None: such texts are not instants.
 
     Returns:
-        the ns, and a reason for each row that gives none; ``""``: it is no instant at all.
+        the ns, and a reason for each row that cannot be converted; ``""``: not an instant.
     """
     if texts.null_count == len(texts):
         return pa.nulls(len(texts), pa.int64()), {}
@@ -496,7 +496,7 @@ def _decimals(texts: pa.Array) -> tuple[pa.Array, Faults]:
         pass
     known: list[str | None] = []
     faults: Faults = {}
-    for row, text in enumerate(plain.to_pylist()):  # only where some number is too large or fine
+    for row, text in enumerate(plain.to_pylist()):  # only if some number is too large or fine
         number = Decimal(text or 0)
         if number and number.adjusted() >= _PLACES.stop:
             faults[row] = BEYOND

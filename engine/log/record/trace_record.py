@@ -357,7 +357,9 @@ class AttrTypes(Struct):
             for name in names:
                 line = self.known.get(name, known).line
                 self.known[name] = KnownType(kind, line)
-            if kind is float and int in types:  # Arrow takes none beyond 2**53, exact or not
+            if (
+                kind is float and int in types
+            ):  # Arrow refuses integers beyond 2**53, even exact ones
                 values = [None if value is None else float(value) for value in values]
             return pa.array(values, type=_ARROW[kind]), []
         return None, self._mixed(values, lines, label, known)

@@ -41,7 +41,7 @@ def check_length(text: str) -> None:
 
 
 def refuse(text: str, at: Span, message: str, hint: str = "") -> UserError:
-    """The error to raise for the piece ``at`` of ``text``.
+    """Return the error to raise for the part ``at`` of ``text``.
 
     >>> print(refuse("SELECT x", (7, 8), "x is unknown", "there is y"))
     query line 1, column 8: x is unknown
