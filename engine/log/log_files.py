@@ -1,4 +1,4 @@
-"""The files of an arrival log: their integrity, locks and rows."""
+"""The files of an arrival log: integrity, locks and rows."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from slackwater.engine.log.whole_file import (
     parquet_schema,
 )
 
-# Read the next thing while the present one is worked on.
+# Read the next item during the work on the current one.
 
 
 T = TypeVar("T")
 
 
 def read_ahead(jobs: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """What each of ``jobs`` gives, in their order; one is run ahead, in a thread of its own.
+    """Yield the result of each job, in order; one job runs ahead in a thread.
 
-    Worth it for jobs that let go of the interpreter lock, as reading Parquet does. An error of a
-    job is raised where its result would have come.
+    It pays for jobs that release the interpreter lock, such as reading Parquet. An error of a job
+    is raised in place of its result.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
         before: Future[T] | None = None
@@ -60,16 +60,16 @@ def read_ahead(jobs: Iterable[Callable[[], T]]) -> Iterator[T]:
             yield before.result()
 
 
-# Make the next thing while the last one is written.
+# Produce the next item while the last one is written.
 
 
 @contextmanager
 def write_behind(write: Callable[[T], object]) -> Iterator[Callable[[T], None]]:
-    """What takes things and hands them to ``write`` in their order, in a thread of its own.
+    """Yield a function that passes items to ``write``, in order, in a thread.
 
-    Worth it where ``write`` lets go of the interpreter lock, as writing Parquet does. One thing is
-    being written while the next is made, so memory holds two. All are written at the end of the
-    block, however it ends; an error of ``write`` is raised by the next call, or there.
+    It pays if ``write`` releases the interpreter lock, as writing Parquet does. One item is written
+    while the next is produced, so two are in memory. All are written at the end of the block, even
+    after an error; an error of ``write`` is raised by the next call or at the end.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="write-behind") as pool:
         last: Future[object] | None = None
@@ -85,24 +85,24 @@ def write_behind(write: Callable[[T], object]) -> Iterator[Callable[[T], None]]:
             last.result()
 
 
-# Readers and the removal of files exclude each other by a file lock (flock) that readers share.
+# Readers share a file lock (flock) that excludes the removal of files.
 #
-# The writer takes the lock exclusively to remove files, and skips the removal while somebody reads:
-# so the files that a reader has listed exist until it ends. The kernel frees the lock of a process
-# that is killed.
+# The writer takes the lock exclusively to remove files, and skips the removal while a reader has
+# it, so the files that a reader has listed exist until it ends. The kernel releases the lock of a
+# process that is killed.
 
 
 LOCK: Final = ".reading"
 
 
 def lock_for_reading(directory: Path) -> int | None:
-    """Takes the shared lock; closing the returned descriptor frees it.
+    """Take the shared lock and return its descriptor; closing it releases the lock.
 
     None: the folder has no lock file, so no writer removes files there.
     """
     try:
         descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # of an earlier version, or a copy: it has no writer
+    except OSError:  # from an earlier version, or a copy: it has no writer
         return None
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
@@ -110,7 +110,7 @@ def lock_for_reading(directory: Path) -> int | None:
 
 @contextmanager
 def reading_lock(directory: Path) -> Iterator[None]:
-    """Holds the shared lock: no file of the log is removed meanwhile."""
+    """Hold the shared lock: no file of the log is removed within the block."""
     descriptor = lock_for_reading(directory)
     try:
         yield
@@ -121,10 +121,10 @@ def reading_lock(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def removal_lock(directory: Path) -> Iterator[bool]:
-    """Holds the exclusive lock if no reader has one; yields whether it does.
+    """Take the exclusive lock if no reader has one; yield whether it is held.
 
     Raises:
-        OSError: the lock file cannot be made.
+        OSError: the lock file cannot be created.
     """
     descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -138,10 +138,8 @@ def removal_lock(directory: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-# A cache of files of a log: a file has frames of many sites.
-#
-# A worker handles one site after another. Without the cache it would read a file with ten thousand
-# sites ten thousand times.
+# A cache of files of a log. A file has frames of many sites, and a worker processes one site after
+# another: without the cache it would read a file with ten thousand sites ten thousand times.
 
 
 _BYTES: Final = 1 << 28
@@ -152,7 +150,7 @@ class KeptTables:
     """The tables read last.
 
     Args:
-        limit: bytes of them in all; a larger one is not kept.
+        limit: total size [bytes]; larger tables are not cached.
     """
 
     def __init__(self, limit: int = _BYTES) -> None:
@@ -160,18 +158,18 @@ class KeptTables:
         self._tables: OrderedDict[_Key, pa.Table] = OrderedDict()
 
     def has(self, file: Path) -> bool:
-        """Whether ``rows`` need not read ``file``."""
+        """Whether ``rows`` finds ``file`` in the cache."""
         return file.exists() and _key(file) in self._tables
 
     def rows(self, file: Path, places: list[int], read: Callable[[Path], pa.Table]) -> pa.Table:
-        """The rows ``places`` of ``file``, which ``read`` gives whole."""
+        """Return the rows ``places`` of ``file``; ``read`` returns all rows."""
         if not file.exists():
-            return read(file).take(places)  # which says what is amiss
+            return read(file).take(places)  # it raises the error
         key = _key(file)
         table = self._tables.pop(key, None)
         if table is None:
             table = read(file)
-        # A reader that takes nearly all rows leaves nothing for a second one.
+        # A reader of nearly all rows leaves nothing for a second one.
         if 2 * len(places) < table.num_rows and table.nbytes <= self._limit:
             self._tables[key] = table
             while sum(each.nbytes for each in self._tables.values()) > self._limit:
@@ -185,10 +183,10 @@ def _key(file: Path) -> _Key:
 
 
 KEPT: Final = KeptTables()
-"""Of this process."""
+"""The cache of this process."""
 
 
-# The files of an arrival log: which they are, whether they are as they were written, the rows.
+# The files of an arrival log: list, checks and rows.
 
 
 SITE: Final = "site"
@@ -209,10 +207,10 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 def log_files(directory: Path) -> list[Path]:
-    """Complete files of the log that count, in order (``engine.log.log_folder``).
+    """Return the complete files of the log in use, in order (``engine.log.log_folder``).
 
     Raises:
-        UserError: a Parquet file that is damaged or not part of an arrival log, or is no file.
+        UserError: a Parquet file is damaged, not part of an arrival log, or not a file.
     """
     for path in sorted(directory.iterdir()):
         if numbered(path) and not path.is_file():
@@ -241,10 +239,10 @@ def log_files(directory: Path) -> list[Path]:
 
 
 def check_files(files: Sequence[Path], upto: int = 0) -> list[FileFacts | None]:
-    """What each file says of itself; those up to number ``upto`` were retired.
+    """Return the facts of each file; files up to number ``upto`` were retired.
 
     Raises:
-        UserError: a damaged footer; a file that is missing, there twice, or under another's name.
+        UserError: a footer is damaged, or a file is missing, a duplicate, or renamed.
     """
     found: list[FileFacts | None] = []
     last = upto
@@ -276,10 +274,10 @@ def check_files(files: Sequence[Path], upto: int = 0) -> list[FileFacts | None]:
 
 
 def facts_in(file: Path) -> FileFacts | None:
-    """What a file says of itself; None for one of an earlier version.
+    """Return the facts in a file's footer; None for a file of an earlier version.
 
     Raises:
-        UserError: a damaged footer.
+        UserError: the footer is damaged.
     """
     try:
         with open_parquet(file) as opened:
@@ -294,10 +292,10 @@ def facts_in(file: Path) -> FileFacts | None:
 
 
 def file_mark(log: Path, number: int) -> int | None:
-    """What tells the file of that number in a log from others; None: there is none.
+    """Return a mark that identifies file ``number`` of a log; None: there is no such file.
 
     Raises:
-        UserError: it is damaged.
+        UserError: the file is damaged.
     """
     file = covering(log, number, number)
     if file is None:
@@ -308,10 +306,10 @@ def file_mark(log: Path, number: int) -> int | None:
 
 
 def arrivals_given(file: Path, facts: FileFacts | None) -> bool:
-    """Whether arrivals are instants, as the log's last file says."""
+    """Whether arrivals are instants, according to the log's last file."""
     if facts is not None:
         return facts.arrival_given
-    for piece in pieces(file):  # one look, as what the payload says has a checksum
+    for piece in pieces(file):  # the first frame is enough, as payloads have checksums
         for entry in entries_of(piece.slice(0, 1)):
             frame_of(file, 0, entry, has_facts=False)
         break
@@ -319,10 +317,10 @@ def arrivals_given(file: Path, facts: FileFacts | None) -> bool:
 
 
 def checked_pieces(file: Path) -> Iterator[pa.RecordBatch]:
-    """As ``pieces``, checked against the file's facts, if any: damage may show at the last piece.
+    """Yield ``pieces``, checked against the file's facts, if any.
 
     Raises:
-        UserError: the rows are not as they were written; at the latest after the last piece.
+        UserError: the rows differ from those written; possibly only after the last piece.
     """
     facts = facts_in(file)
     yield from pieces(file) if facts is None else _checked(file, pieces(file), facts)
@@ -342,12 +340,14 @@ def _checked(
 
 
 def checksum_with(piece: pa.RecordBatch, before: int) -> int:
-    """Of rows with that checksum, and those of ``piece`` after them."""
+    """Return the checksum of the rows of ``piece`` that follow rows with the checksum
+    ``before``.
+    """
     return checksum((tuple(entry.values()) for entry in entries_of(piece)), before)
 
 
 def entries_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows as dicts in the order of ``LOG_SCHEMA``; each payload is a buffer of its own."""
+    """Yield the rows as dicts in the order of ``LOG_SCHEMA``; payloads are buffers."""
     *columns, payloads = (rows.column(name) for name in LOG_SCHEMA.names)
     payload_buffers = (each.as_buffer() for each in payloads)
     for row in zip(*(column.to_pylist() for column in columns), payload_buffers, strict=True):
@@ -360,10 +360,10 @@ def _refuse_marked(frame: Frame) -> None:
 
 
 def frame_of(file: Path, row: int, entry: dict[str, object], *, has_facts: bool = True) -> Frame:
-    """The frame of a row of a file that has facts, or none: then it must have no mark.
+    """Return the frame of a row; in a file without facts its payload must have no mark.
 
     Raises:
-        UserError: damaged.
+        UserError: the row is damaged.
     """
     site, payload = entry[SITE], entry[PAYLOAD]
     if not isinstance(site, str) or not isinstance(payload, pa.Buffer):
@@ -382,25 +382,25 @@ def frame_of(file: Path, row: int, entry: dict[str, object], *, has_facts: bool 
 
 
 def is_log_file(schema: pa.Schema) -> bool:
-    """Whether a Parquet file of this schema is one file of an arrival log."""
+    """Whether a Parquet file with this schema is a file of an arrival log."""
     return set(LOG_SCHEMA.names) <= set(schema.names)
 
 
 def read_file(file: Path, columns: list[str]) -> pa.Table:
-    """Some columns of a file.
+    """Read some columns of a file.
 
     Raises:
-        UserError: damaged.
+        UserError: the file is damaged.
     """
     try:
-        # One column has nearly all bytes: to wake threads for the others takes longer.
+        # One column has nearly all bytes, so threads for the others would cost more than they save.
         return open_parquet(file).read(columns, use_threads=False)
     except DAMAGED as error:
         raise damaged(file, error) from error
 
 
 def pieces(file: Path) -> Iterator[pa.RecordBatch]:
-    """The file's rows, about ``_PIECE_BYTES`` at a time, and never much more of it in memory."""
+    """Yield the rows of a file, about ``_PIECE_BYTES`` at a time, in bounded memory."""
     try:
         with open_parquet(file, buffer_size=BUFFER_BYTES) as opened:
             about = opened.metadata
@@ -412,7 +412,7 @@ def pieces(file: Path) -> Iterator[pa.RecordBatch]:
 
 
 def found_instead(directory: Path, ours: Collection[str]) -> str:
-    """What a folder holds that has none of a log's files; ``ours``: names that say nothing."""
+    """Return a text about a folder without files of a log; ``ours``: names to ignore."""
     names = sorted(path.name for path in directory.iterdir() if path.name not in ours)
     unfinished = [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
     if not names:
@@ -426,7 +426,7 @@ def found_instead(directory: Path, ours: Collection[str]) -> str:
 
 
 def damaged(file: Path, error: Exception) -> UserError:
-    """The error for a damaged file."""
+    """Return the error for a damaged file."""
     said = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     rest = "it and all after it" if numbered(file) is not None else "it"
     remedy = f"restore it, or move {rest} away to read the rest"

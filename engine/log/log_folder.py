@@ -1,4 +1,4 @@
-"""Which files make up a log, what each says of itself, and what is kept of removed ones."""
+"""The files of a log, the facts in their footers, and the state kept of removed files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from msgspec import Struct, field, structs
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.log.whole_file import load, parquet_files, save
 
-# What a file of a log says of itself in its footer, and how one finds that it is no longer true.
+# The facts that a file of a log states in its footer, and how damage is detected.
 #
-# Pages have checksums of their own, a Parquet footer has none: so the facts in it have one, and
-# they hold one of all rows. Each payload is marked, too: a file with marked payloads and without
-# facts has lost them. Files of earlier versions have neither.
+# Parquet pages have checksums, the footer has none, so the facts have one, and include one of all
+# rows. Each payload is marked, too: a file with marked payloads and without facts has lost them.
+# Files of earlier versions have neither.
 
 
 _FACTS: Final = b"slackwater.facts"
@@ -33,43 +33,43 @@ MARK: Final = {b"slackwater.frame": b"in a file with facts"}
 
 
 class FactsError(ValueError):
-    """The footer is damaged, or the file is not the one it was."""
+    """The footer is damaged, or the file was replaced."""
 
 
 class Parts:
-    """Rows and checksums of consecutive files: int64 pairs, in order."""
+    """Rows and checksums of consecutive files, in order: int64 (files, 2)."""
 
     def __init__(self, pairs: np.ndarray) -> None:
         self.pairs = pairs
 
     @classmethod
     def of_text(cls, text: str) -> Parts:
-        """Inverse of ``text``."""
+        """Parse ``text``."""
         content = zlib.decompress(base64.b64decode(text))
         return cls(np.frombuffer(content, "<i8").astype(np.int64).reshape(-1, 2))
 
     @property
     def text(self) -> str:
-        """For facts."""
+        """The pairs as text, for ``FileFacts.parts``."""
         return base64.b64encode(zlib.compress(self.pairs.astype("<i8").tobytes())).decode()
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def rows_before(self, place: int) -> int:
-        """Rows of the files before the one at ``place``, counted from 0."""
+        """Return the number of rows in the files before ``place`` (from 0)."""
         return int(self.pairs[:place, 0].sum())
 
     def mark(self, place: int) -> int:
-        """What tells the file at ``place`` from others."""
+        """Return the checksum of the file at ``place``, which identifies it."""
         return int(self.pairs[place, 1])
 
 
 class FileFacts(Struct, frozen=True):
-    """``number``: of the file in its log; ``frames``: its rows; ``arrival_given``: see
+    """``number``: of the file in its log; ``frames``: number of rows; ``arrival_given``: see
     ``LogWriter``; ``checksum``: of all rows.
 
-    Of a merged file ``number`` is the first of those it stands for, and ``parts`` has rows and
+    In a merged file ``number`` is that of the first merged file, and ``parts`` has rows and
     checksum of each (``Parts.text``).
     """
 
@@ -81,22 +81,22 @@ class FileFacts(Struct, frozen=True):
 
     @property
     def each(self) -> Parts:
-        """Numbers of the files that this one merges, or its own."""
+        """Rows and checksums of the merged files, or of the file itself."""
         if self.parts:
             return Parts.of_text(self.parts)
         return Parts(np.array([[self.frames, self.checksum]], np.int64))
 
     def as_metadata(self) -> dict[bytes, bytes]:
-        """For the file's schema."""
+        """Return metadata for the file's schema."""
         said = {name: value for name, value in structs.asdict(self).items() if value != ""}
         text = json.dumps(said).encode()
         return {_FACTS: text, _CHECK: str(zlib.crc32(text)).encode()}
 
 
 def checksum(rows: Iterable[tuple[str, int, int, int, bytes | pa.Buffer]], before: int = 0) -> int:
-    """Of rows (site, first arrival, last arrival, number of records, payload).
+    """Return the checksum of rows (site, first arrival, last arrival, number of records, payload).
 
-    ``before``: that of the rows before them.
+    ``before``: checksum of the rows before them.
     """
     found = before
     for site, *numbers, payload in rows:
@@ -105,10 +105,10 @@ def checksum(rows: Iterable[tuple[str, int, int, int, bytes | pa.Buffer]], befor
 
 
 def facts_of(metadata: Mapping[bytes, bytes] | None) -> FileFacts | None:
-    """What the schema's metadata says; None: nothing.
+    """Return the facts in the schema's metadata; None: it has none.
 
     Raises:
-        FactsError: damaged.
+        FactsError: the facts are damaged.
     """
     text, check = ((metadata or {}).get(name) for name in (_FACTS, _CHECK))
     if text is None and check is None:
@@ -119,20 +119,19 @@ def facts_of(metadata: Mapping[bytes, bytes] | None) -> FileFacts | None:
 
 
 def earlier_arrival_given(metadata: Mapping[bytes, bytes] | None) -> bool:
-    """Of a file of an earlier version."""
+    """Whether arrivals are instants, for a file of an earlier version."""
     return (metadata or {}).get(_EARLIER) != _LINE_NUMBERS
 
 
 def is_marked(schema: pa.Schema) -> bool:
-    """Whether a payload of this schema stands in a file with facts."""
+    """Whether a payload with this schema belongs in a file with facts."""
     return bool((schema.metadata or {}).keys() & MARK.keys())
 
 
-# Which files of a folder make up its log: those of one number, and merged ones, of many.
+# Names of the files of a log.
 #
-# ``frames-N`` is file N of the log. ``merged-A-B`` has the rows of files A to B, one behind
-# another, and stands for them whether they are still there or not. Files that were retired count no
-# more.
+# ``frames-N`` is file N of the log. ``merged-A-B`` has the rows of files A to B, in order, and
+# replaces them, whether they still exist or not. Retired files are ignored.
 
 
 FILE_NAME: Final = re.compile(r"frames-([0-9]+)\.parquet")
@@ -148,22 +147,22 @@ class LogFile(NamedTuple):
 
 
 def file_name(number: int) -> str:
-    """Of a log's file, which are numbered from 1."""
+    """Return the name of a log's file; numbers begin at 1."""
     return f"frames-{number:012d}.parquet"
 
 
 def merged_name(first: int, last: int) -> str:
-    """Name of the merged file of files ``first`` to ``last``."""
+    """Return the name of the merged file of files ``first`` to ``last``."""
     return f"merged-{first:012d}-{last:012d}.parquet"
 
 
 def is_merged(name: str) -> bool:
-    """Whether a file of that name is a merged one."""
+    """Whether a file of that name is a merged file."""
     return _MERGED_NAME.fullmatch(name) is not None
 
 
 def numbered(path: Path) -> LogFile | None:
-    """What the name says; None: it is not one of ours."""
+    """Return the numbers in the name; None: not a file of the log."""
     single, many = FILE_NAME.fullmatch(path.name), _MERGED_NAME.fullmatch(path.name)
     if single is not None:
         return LogFile(path, int(single[1]), int(single[1]))
@@ -171,7 +170,7 @@ def numbered(path: Path) -> LogFile | None:
 
 
 def chosen(files: Iterable[LogFile], upto: int) -> list[LogFile]:
-    """Those that count, in order: none within another, none of the files up to ``upto``."""
+    """Return the files in use, in order: none within another, none up to ``upto``."""
     found: list[LogFile] = []
     for file in sorted(files, key=lambda file: (file.first, -file.last)):
         if (file.last > upto or not upto) and not (found and file.last <= found[-1].last):
@@ -180,10 +179,10 @@ def chosen(files: Iterable[LogFile], upto: int) -> list[LogFile]:
 
 
 def numbered_files(directory: Path) -> list[LogFile]:
-    """Those that count among the folder's files with our names, in order.
+    """Return the files in use in a folder, in order.
 
     Raises:
-        UserError: what is known of retired files is damaged.
+        UserError: the state of retired files is damaged.
     """
     paths = parquet_files(directory) if directory.is_dir() else []
     found = [file for path in paths if (file := numbered(path)) is not None]
@@ -191,7 +190,7 @@ def numbered_files(directory: Path) -> list[LogFile]:
 
 
 def covering(directory: Path, first: int, last: int) -> LogFile | None:
-    """The file that has files ``first`` to ``last`` of the log; None: there is none."""
+    """Return the file that has files ``first`` to ``last`` of the log; None: there is none."""
     if first == last and (path := directory / file_name(first)).exists():
         return LogFile(path, first, last)
     return next(
@@ -200,18 +199,18 @@ def covering(directory: Path, first: int, last: int) -> LogFile | None:
     )
 
 
-# What is kept of a log's files that were removed because of their age, or for want of room.
+# The state kept of files that were removed by age or size.
 
 
 RETIRED: Final = "retired.state"
 
 
 class Retired(Struct, frozen=True):
-    """Files up to number ``upto`` are no part of the log any more.
+    """Files up to number ``upto`` are no longer part of the log.
 
-    ``first_mark`` and ``last_mark``: what identified its first file, and file ``upto``;
-    ``known``: what the gateway must know of them (``engine.gateway.recall``); ``files`` and
-    ``bytes``: how much was removed in all, ``unread``: how many files an engine had not read.
+    ``first_mark`` and ``last_mark``: marks of the first file and of file ``upto``; ``known``: what
+    the gateway needs of them (``engine.gateway.recall``); ``bytes``: total size of removed files;
+    ``unread``: number of files that an engine had not read.
     """
 
     upto: int = 0
@@ -223,10 +222,10 @@ class Retired(Struct, frozen=True):
 
 
 def retired(directory: Path) -> Retired:
-    """Of the log in ``directory``.
+    """Return the state of retired files of the log in ``directory``.
 
     Raises:
-        UserError: it is damaged.
+        UserError: the state is damaged.
     """
     path = directory / RETIRED
     state = load(path)
@@ -238,7 +237,7 @@ def retired(directory: Path) -> Retired:
 
 
 def keep(directory: Path, state: Retired) -> None:
-    """Replaces what was known; on disk when this returns.
+    """Replace the state; it is on disk when this returns.
 
     Raises:
         OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""Files of a log as it grows: small ones merged, the oldest given up by age and size."""
+"""Maintenance of a growing log: merges small files, and removes the oldest by age and size."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ from slackwater.engine.log.whole_file import (
     write_parquet,
 )
 
-# The newest start of a source is taken out of a log: its gateway then knows nothing of it.
+# Removal of the newest start of a source from a log, so that the gateway forgets it.
 #
-# A start with a very large incarnation keeps every later one out, and what it sent is in the way of
-# their events in every order. So its records go; those of earlier starts, and of others, stay.
+# A start with a very large incarnation blocks all later ones, and its events disturb every order.
+# So its records are removed; those of earlier starts and of other sources stay.
 
 
 _FORMER: Final = ".before-forget"
@@ -65,7 +65,7 @@ _SOURCES: Final = "sources"
 
 @dataclass(frozen=True, slots=True)
 class ForgottenStart:
-    """``records`` of start ``incarnation`` were left out; ``former``: the log as it was."""
+    """``records`` of start ``incarnation`` were removed; ``former``: the unchanged old log."""
 
     incarnation: int
     records: int
@@ -73,18 +73,18 @@ class ForgottenStart:
 
 
 def forget(log: Path, site: str, source: str) -> ForgottenStart:
-    """Rewrites ``log`` without the records of the newest start of ``source``.
+    """Rewrite ``log`` without the records of the newest start of ``source``.
 
     Raises:
-        UserError: no log, one that is being written, no such source, or no place for the former.
-        OSError: the disk does not do what it should; the log is as it was.
+        UserError: no log, a log with a writer, an unknown source, or an old backup is in the way.
+        OSError: a disk error; the log is unchanged.
     """
     former = log.with_name(f"{log.name}{_FORMER}")
     if former.exists():
         raise UserError(f"{former}: a former log is still there; remove it, or move it away")
     if not log.is_dir() or not (log_files(log) or retired(log).upto):
         raise UserError(f"{log}: is no arrival log, or has nothing in it")
-    with LogWriter(log), whole_folder(log) as made:  # no server may write meanwhile
+    with LogWriter(log), whole_folder(log) as made:  # locks out a server
         newest = _newest(log, site, source)
         records = _copied(log, made, (site, source), newest)
         log.rename(former)
@@ -94,7 +94,7 @@ def forget(log: Path, site: str, source: str) -> ForgottenStart:
 
 
 def _newest(log: Path, site: str, source: str) -> int:
-    """The largest incarnation of the source."""
+    """Return the largest incarnation of the source."""
     known: dict[tuple[str, str], int] = {
         (of_site, name): incarnation
         for of_site, name, incarnation, _ in retired(log).known.get(_SOURCES, ())
@@ -113,7 +113,7 @@ def _newest(log: Path, site: str, source: str) -> int:
 
 
 def _copied(log: Path, made: Path, key: tuple[str, str], incarnation: int) -> int:
-    """Writes the log but for those records; gives how many they are."""
+    """Write the log without these records; return their number."""
     before, left_out = retired(log), 0
     made.mkdir()
     if before.upto:
@@ -135,14 +135,14 @@ def _frames(log: Path) -> Iterator[Frame]:
 
 
 def _starts(frame: Frame) -> set[tuple[str, int]]:
-    """Names and incarnations of the frame's sources."""
+    """Return names and incarnations of the frame's sources."""
     pairs = pa.table({"source": _sources(frame), "incarnation": _incarnations(frame)})
     found = pairs.group_by(["source", "incarnation"]).aggregate([]).to_pylist()
     return {(row["source"], row["incarnation"]) for row in found if row["source"] is not None}
 
 
 def _others(frame: Frame, source: str, incarnation: int) -> Frame:
-    """The records that are not of that start."""
+    """Return the frame without the records of that start."""
     mine = pc.fill_null(pc.equal(_sources(frame), source), fill_value=False)
     theirs = ~np.asarray(pc.and_(mine, pc.equal(_incarnations(frame), incarnation)))
     return frame if theirs.all() else Frame(frame.site, frame.batch.filter(pa.array(theirs)))
@@ -158,20 +158,20 @@ def _incarnations(frame: Frame) -> pa.Array:
 
 
 def _without(known: Mapping[str, Any], key: tuple[str, str], incarnation: int) -> dict[str, Any]:
-    """What is known of retired files, but for that start."""
+    """Return the state of retired files without that start."""
     sources = [each for each in known.get(_SOURCES, ()) if tuple(each[:3]) != (*key, incarnation)]
     return {**known, _SOURCES: sources}
 
 
-# The oldest files of a log are given up, by age and by size.
+# Removal of the oldest files of a log, by age and size.
 #
-# First what must be known of them is kept (``engine.log.log_folder``), then they are removed: a
-# crash between the two leaves files that no longer count. Whole files alone go, and the newest
-# stays.
+# The state to keep is written first (``engine.log.log_folder``), then the files are removed: a
+# crash in between leaves files that are ignored. Only whole files are removed, and never the
+# newest.
 
 
 def unrepeated(tell: Callable[[str], None]) -> Callable[[str], None]:
-    """``tell`` for work that is done again and again: the last line is not repeated."""
+    """Return ``tell`` without consecutive repetitions of a line, for repeated work."""
     last = ""
 
     def say(line: str) -> None:
@@ -185,7 +185,7 @@ def unrepeated(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a log may keep; 0: all. ``unread``: also what an engine has not read goes then."""
+    """Limits of a log; 0: none. ``unread``: files that an engine has not read may be removed."""
 
     age_ns: int = 0
     bytes: int = 0
@@ -194,23 +194,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """Files that are beyond the limits, oldest first: ``files`` may go, ``kept`` must wait."""
+    """Files beyond the limits, oldest first: ``files`` may be removed, ``kept`` must wait."""
 
     files: list[LogFile]
     kept: list[LogFile]
 
 
 def beyond(log: Path, limits: Limits, now_ns: int, read: int | None) -> Beyond:
-    """Which files are beyond the limits at arrival ``now_ns``.
+    """Return the files beyond the limits at arrival ``now_ns``.
 
     Args:
         log: the folder.
-        limits: what it may keep.
-        now_ns: of the arrival clock.
-        read: an engine and its restart need no file up to this number; None: none needs any.
+        limits: the limits.
+        now_ns: time on the arrival clock.
+        read: an engine and its restart need no file up to this number; None: no engine.
 
     Raises:
-        UserError: a damaged file.
+        UserError: a file is damaged.
     """
     files = numbered_files(log)
     size = sum(file.path.stat().st_size for file in files)
@@ -230,20 +230,20 @@ def beyond(log: Path, limits: Limits, now_ns: int, read: int | None) -> Beyond:
 def retire(
     log: Path, files: Sequence[LogFile], known: Mapping[str, Any], read: int | None
 ) -> Retired | None:
-    """Removes ``files``, the oldest of the log; gives what is kept of all that were.
+    """Remove ``files``, the oldest of the log; return the state of all retired files.
 
     Args:
         log: the folder.
-        files: what ``beyond`` said may go.
-        known: of all files that were retired, with these.
+        files: result of ``beyond``.
+        known: what the gateway needs of all retired files, including these.
         read: as in ``beyond``.
 
     Returns:
-        None: somebody reads, nothing was done.
+        None: a reader has the lock, nothing was removed.
 
     Raises:
-        OSError: what is kept cannot be written, or a file not removed.
-        UserError: a damaged file.
+        OSError: the state cannot be written, or a file not removed.
+        UserError: a file is damaged.
     """
     before, last = retired(log), files[-1].last
     first_mark = before.first_mark if before.upto else file_mark(log, 1)
@@ -267,36 +267,35 @@ def retire(
 
 
 def _last_arrival(file: LogFile) -> int:
-    """Of the newest record in a file."""
+    """Return the last arrival in a file."""
     found: int = pc.max(read_file(file.path, [LAST_ARRIVAL]).column(LAST_ARRIVAL)).as_py()
     return found
 
 
-# Small files of a log become large ones, while it is written and read.
+# Merging of small files, while the log is written and read.
 #
-# A merged file holds the rows of consecutive files unchanged, and how many rows each had: every
-# file number still names the same frames, and a reader that stopped at one continues there. It gets
-# its name once it is complete and on disk; the files that it replaces are removed later, when no
-# reader uses them (``engine.log.log_files``). A crash loses only work, never rows.
+# A merged file has the unchanged rows of consecutive files and their row counts: every file number
+# still names the same frames, and a reader that stopped at one continues there. It gets its name
+# when it is complete and on disk; the files that it replaces are removed later, when no reader uses
+# them (``engine.log.log_files``). A crash loses only work, never rows.
 #
-# Files are merged ``FAN`` at a time, and the merged ones again, until they are full: each event is
-# written three times at most, and there are never more than ``3 * FAN`` files that are not full.
-
+# ``FAN`` files are merged at a time, and merged files again, until they are full: each event is
+# written at most three times, and there are at most ``3 * FAN`` files that are not full.
 
 FAN: Final = 32
 FULL_BYTES: Final = 64 << 20
-"""In memory; on disk they are a few times less."""
+"""Size in memory; it is a few times less on disk."""
 FULL_FILES: Final = FAN**3
 _GROUP_BYTES: Final = 4 << 20
-"""Of a merged file's row groups, each of which is in memory as a whole when it is written."""
+"""Size of a merged file's row groups; a row group is in memory when it is written."""
 
 
 def due(log: Path, sizes: dict[Path, int] | None = None) -> list[LogFile]:
-    """Consecutive files that are to be merged next; none: there are no such.
+    """Return consecutive files to merge next; empty: none are due.
 
     Args:
         log: the folder.
-        sizes: what was found of its files, for who asks again and again; it is kept up.
+        sizes: cache of file sizes between calls; updated.
 
     Raises:
         UserError: a file is damaged.
@@ -324,18 +323,18 @@ def due(log: Path, sizes: dict[Path, int] | None = None) -> list[LogFile]:
 
 
 def merge(files: Sequence[LogFile]) -> Path | None:
-    """One file for ``files``, which are consecutive and stay; None: they are of an old version.
+    """Merge consecutive ``files``, which stay, into one; None: they are from an old version.
 
     Raises:
-        UserError: one is damaged.
-        OSError: it cannot be written.
+        UserError: a file is damaged.
+        OSError: the merged file cannot be written.
     """
     facts = [facts_in(file.path) for file in files]
     known = [each for each in facts if each is not None]
     if len(known) < len(files) or len({each.arrival_given for each in known}) > 1:
         return None
     rows = found = 0
-    for file in files:  # first whether all is as it was written, and what the footer is to say
+    for file in files:  # verify all rows first, and compute the footer
         for piece in checked_pieces(file.path):
             rows += piece.num_rows
             found = checksum_with(piece, found)
@@ -352,7 +351,7 @@ def merge(files: Sequence[LogFile]) -> Path | None:
 
 
 def _row_groups(files: Sequence[LogFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of ``files``, of which no more than ``_GROUP_BYTES`` or so are in memory."""
+    """Yield the rows of ``files``, with about ``_GROUP_BYTES`` in memory."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for file in files:
@@ -367,11 +366,11 @@ def _row_groups(files: Sequence[LogFile], schema: pa.Schema) -> Iterator[pa.Tabl
 
 
 def swept(log: Path) -> bool:
-    """Removes files for which merged ones stand, and what was retired; False: somebody reads.
+    """Remove merged and retired files; False: a reader has the lock.
 
     Raises:
-        UserError: what is known of retired files is damaged.
-        OSError: one cannot be removed.
+        UserError: the state of retired files is damaged.
+        OSError: a file cannot be removed.
     """
     found = [file for path in parquet_files(log) if (file := numbered(path)) is not None]
     counts = set(chosen(found, retired(log).upto))
@@ -387,17 +386,17 @@ def swept(log: Path) -> bool:
 
 
 def clear(log: Path) -> None:
-    """Removes what a merge that was cut off has left; call it before the first one.
+    """Remove leftovers of an interrupted merge; call it before the first merge.
 
     Raises:
-        OSError: it cannot be removed.
+        OSError: they cannot be removed.
     """
     for path in log.glob(temporary(log / "merged-*").name):
         path.unlink(missing_ok=True)
 
 
 def _bytes_of(path: Path) -> int:
-    """Of the rows of a file, which never changes, in memory."""
+    """Return the size of a file's rows in memory; files never change."""
     try:
         with open_parquet(path) as opened:
             about = opened.metadata
@@ -411,5 +410,5 @@ def _count(file: LogFile) -> int:
 
 
 def _level(file: LogFile) -> int:
-    """How often its rows were merged, about."""
+    """Return roughly how often the rows were merged."""
     return 0 if _count(file) == 1 else 1 if _count(file) <= FAN else 2

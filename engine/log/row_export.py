@@ -1,4 +1,4 @@
-"""Tables in one file, CSV or Parquet, and frames as such rows."""
+"""Write tables to one file, CSV or Parquet, and frames as such rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow.csv as pacsv
     import pyarrow.parquet as pq
 
-# A table in one file, Parquet or CSV by the ending of its name, which appears whole.
+# A table in one file, Parquet or CSV by suffix, written atomically.
 
 
 CSV: Final = ".csv"
@@ -36,14 +36,13 @@ def write_table(
     out: Path, schema: pa.Schema, tables: Iterable[pa.Table], *, ascends: bool = False,
     csv: bool | None = None,
 ) -> int:  # fmt: skip
-    """Writes ``tables``, all of ``schema``, one after another; gives the number of rows.
+    """Write ``tables``, all of ``schema``, one after another; return the number of rows.
 
-    In CSV the first line has the names. Text is in quotes; an empty field without them is a null.
-    ``ascends``: rows go by time, so integers are mostly near those before them: Parquet keeps the
-    differences, which takes less room and a third of the time less to write. ``csv`` None: by the
-    ending of the name.
+    CSV begins with a line of names. Text is quoted; an empty field without quotes is null.
+    ``ascends``: rows are in order of time, so Parquet stores differences of integers, which takes
+    less space and a third less time. ``csv`` None: by the suffix.
 
-    A table is made while the one before it is written.
+    A table is computed while the one before it is written.
 
     Raises:
         UserError: the file cannot be written.
@@ -68,19 +67,19 @@ def _writer(
     sink: BinaryIO, schema: pa.Schema, ascends: bool, ending: str
 ) -> pacsv.CSVWriter | pq.ParquetWriter | _DecimalCsv:
     if ending == CSV:
-        import pyarrow.csv as pacsv  # noqa: PLC0415 - for few runs
+        import pyarrow.csv as pacsv  # noqa: PLC0415 - rarely needed
 
         if any(pa.types.is_decimal(field.type) for field in schema):
             return _DecimalCsv(sink, schema)
         return pacsv.CSVWriter(sink, schema)
     integers = [field.name for field in schema if ascends and pa.types.is_integer(field.type)]
-    # Without Arrow's own schema beside Parquet's, readers see texts, not the dictionaries of them.
+    # Without Arrow's schema in the file, readers see plain text instead of dictionaries.
     made = parquet_writer(
         sink, schema, store_schema=False, use_dictionary=text_columns(schema),
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
     )  # fmt: skip
     plain = pa.schema([pa.field(each.name, retyped(each.type, _decoded)) for each in schema])
-    # Parquet has neither durations nor zones but UTC, so a schema with texts says them.
+    # Parquet has no durations and only the zone UTC, so a schema with texts is added for these.
     if any(kind in str(plain) for kind in ("duration", "tz=")):
         content = b64encode(plain.serialize().to_pybytes()).decode()
         made.add_key_value_metadata({"ARROW:schema": content})
@@ -88,7 +87,7 @@ def _writer(
 
 
 class _DecimalCsv(AbstractContextManager["_DecimalCsv"]):
-    """Writes as Arrow's ``CSVWriter``, but 1.25 for the decimal 1.250, and 0 for 0E-9."""
+    """Like Arrow's ``CSVWriter``, but writes 1.25 for the decimal 1.250, and 0 for 0E-9."""
 
     def __init__(self, sink: BinaryIO, schema: pa.Schema) -> None:
         self._sink = sink
@@ -99,7 +98,7 @@ class _DecimalCsv(AbstractContextManager["_DecimalCsv"]):
             self._write(batch.columns)
 
     def __exit__(self, *_: object) -> None:
-        """The sink stays open."""
+        """Leave the sink open."""
 
     def _write(self, columns: Iterable[pa.Array]) -> None:
         texts = pc.binary_join_element_wise(*map(_csv_texts, columns), ",").to_pylist()
@@ -118,7 +117,7 @@ def _csv_texts(values: pa.Array) -> pa.Array:
 
 
 def decimal_texts(values: pa.Array) -> pa.Array:
-    """Decimals without exponents (Arrow writes 1E-9) and without zeros at their ends."""
+    """Format decimals without exponents (Arrow writes 1E-9) and without trailing zeros."""
     text = pc.cast(values, pa.string())
     tiny = pc.fill_null(pc.match_substring(text, "E"), fill_value=False)
     if pc.any(tiny).as_py():
@@ -128,7 +127,7 @@ def decimal_texts(values: pa.Array) -> pa.Array:
 
 
 def retyped(kind: pa.DataType, other: Callable[[pa.DataType], pa.DataType | None]) -> pa.DataType:
-    """``kind`` with what ``other`` gives in place of it and of types within; None: it stays."""
+    """Return ``kind`` with types replaced by ``other``, also nested ones; None: keep the type."""
     if (found := other(kind)) is not None:
         return found
     if pa.types.is_list(kind):
@@ -142,7 +141,7 @@ def _decoded(kind: pa.DataType) -> pa.DataType | None:
     return kind.value_type if pa.types.is_dictionary(kind) else None
 
 
-# Frames as row-wise tables: one record a row, every default written out.
+# Frames as row-wise tables: one record a row, with explicit defaults.
 
 
 _ORDER: Final = tuple(name for name in r.RECORD_FIELDS if name != r.ATTRS)
@@ -155,23 +154,23 @@ _KIND_WORDS: Final = pa.array([kind.name.lower() for kind in Kind])
 def write_rows(
     frames: Iterable[Frame], path: str | Path, time_unit: str = "ns", *, csv: bool | None = None
 ) -> int:
-    """Writes ``frames``, which are iterated twice, as CSV or Parquet; gives the rows written.
+    """Write ``frames``, iterated twice, as CSV or Parquet; return the number of rows.
 
-    ``csv`` None: by the ending of the name.
+    ``csv`` None: by the suffix.
 
     Raises:
-        UserError: an attribute of two types, a time that is no whole number of the unit, or a
-            file that cannot be written.
+        UserError: an attribute has two types, a time is not a whole number of the unit, or the
+            file cannot be written.
     """
     schema = rows_schema(frames, path)
     return write_table(Path(path), schema, rows_of(frames, schema, time_unit), csv=csv)
 
 
 def rows_schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
-    """The columns that some frame has: record fields in their order, then attributes.
+    """Return the columns of all frames: record fields in their order, then attributes.
 
     Raises:
-        UserError: an attribute of two types; names ``path``.
+        UserError: an attribute has two types; the message names ``path``.
     """
     found: dict[str, pa.DataType] = {}
     where: dict[str, str] = {}
@@ -179,7 +178,7 @@ def rows_schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
         for field in frame.batch.schema:
             type_ = pa.string() if pa.types.is_dictionary(field.type) else field.type
             known = found.setdefault(field.name, type_)
-            if pa.types.is_null(known):  # says no type
+            if pa.types.is_null(known):  # null is not a type
                 known = found[field.name] = type_
             if pa.types.is_null(type_):
                 continue
@@ -201,10 +200,10 @@ def rows_schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
 
 
 def rows_of(frames: Iterable[Frame], schema: pa.Schema, time_unit: str) -> Iterator[pa.Table]:
-    """A table of ``schema`` for each frame, times in ``time_unit``.
+    """Yield a table of ``schema`` for each frame, times in ``time_unit``.
 
     Raises:
-        UserError: a time that is no whole number of the unit.
+        UserError: a time is not a whole number of the unit.
     """
     for frame in frames:
         found = record_columns(frame, time_unit)
@@ -218,10 +217,10 @@ def rows_of(frames: Iterable[Frame], schema: pa.Schema, time_unit: str) -> Itera
 
 
 def record_columns(frame: Frame, time_unit: str) -> dict[str, pa.Array]:
-    """The columns of a frame as records have them: kinds are words, times in ``time_unit``.
+    """Return the columns of a frame as in records: kinds are words, times in ``time_unit``.
 
     Raises:
-        UserError: a time that is no whole number of the unit.
+        UserError: a time is not a whole number of the unit.
     """
     batch = frame.batch
     found = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -239,10 +238,10 @@ def record_columns(frame: Frame, time_unit: str) -> dict[str, pa.Array]:
 
 
 def _cast(column: pa.Array, field: pa.Field, site: str) -> pa.Array:
-    """``column`` as the type of all sites.
+    """Cast ``column`` to the common type of all sites.
 
     Raises:
-        UserError: a whole number that no fraction is, where others are fractions.
+        UserError: a float column cannot represent an integer.
     """
     try:
         return column.cast(field.type)
@@ -254,7 +253,7 @@ def _cast(column: pa.Array, field: pa.Field, site: str) -> pa.Array:
 
 
 def _where_allowed(column: pa.Array, name: str, batch: pa.RecordBatch) -> pa.Array:
-    """``column``, empty in records of a kind that has no such field, as the readers demand."""
+    """Return ``column`` with null in records whose kind does not have the field."""
     if r.KIND not in batch.schema.names:
         return column
     field = r.ATTRS if name.startswith(ATTR_PREFIX) else name
@@ -264,7 +263,7 @@ def _where_allowed(column: pa.Array, name: str, batch: pa.RecordBatch) -> pa.Arr
 
 
 def _default(field: pa.Field, frame: Frame, found: dict[str, pa.Array]) -> pa.Array:
-    """What a column means that a frame leaves out (table in ``engine.core.frame``)."""
+    """Return the default of a column that a frame omits (table in ``engine.core.frame``)."""
     if field.name == r.TE:
         return found[r.TS]
     said = {r.SITE: frame.site, r.KIND: "event", r.STREAM: r.DEFAULT_STREAM, r.INCARNATION: 0}
@@ -272,10 +271,10 @@ def _default(field: pa.Field, frame: Frame, found: dict[str, pa.Array]) -> pa.Ar
 
 
 def in_unit(column: pa.Array, unit: int, what: str, time_unit: str) -> pa.Array:
-    """Times [ns] as whole numbers of ``unit`` ns.
+    """Convert times [ns] to whole numbers of ``unit`` ns.
 
     Raises:
-        UserError: one is no whole number of the unit.
+        UserError: a time is not a whole number of the unit.
     """
     if unit == 1:
         return column

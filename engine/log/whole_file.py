@@ -1,4 +1,7 @@
-"""Files that appear whole or not at all: temporary file, fsync, rename, fsync of the folder."""
+"""Atomic files: temporary file, fsync, rename, fsync of the folder.
+
+Names of temporary files begin with a dot, which Spark's file source and our readers ignore.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,21 @@ from slackwater.edge_agent.standard_streams import taking_name
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-# A state in a file that appears whole, with a checksum: what cannot be read is as not there.
+# State in an atomic file with a checksum; an unreadable file counts as missing.
 
 
 _CHECK: Final = 4
 
 
 def save(path: Path, state: Any) -> None:
-    """Replaces what was there.
+    """Replace the state in a file.
 
     Args:
-        path: of the file.
-        state: of what msgpack knows, with keys of any kind.
+        path: path of the file.
+        state: data for msgpack, with keys of any type.
 
     Raises:
-        OSError: it cannot be written; what was there stays.
+        OSError: it cannot be written; the file is unchanged.
     """
     content = msgpack.packb(state)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +45,7 @@ def save(path: Path, state: Any) -> None:
 
 
 def load(path: Path) -> Any:
-    """What was saved last; None: nothing, or it is damaged."""
+    """Return the state saved last; None: the file is missing or damaged."""
     if not path.exists():
         return None
     content = path.read_bytes()
@@ -51,38 +54,36 @@ def load(path: Path) -> Any:
         return None
     try:
         return msgpack.unpackb(content, strict_map_key=False, use_list=False)
-    except (ValueError, TypeError):  # with a checksum, but not written by this program
+    except (ValueError, TypeError):  # the checksum fits, but another program wrote it
         return None
 
 
-# Files that appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
-#
-# Temporary names begin with a dot, which Spark's file source and our readers leave out.
+# Atomic Parquet files and folders.
 
 
-# ruff: noqa: PLC0415 - a query over a few lines has no Parquet, which takes longer to load
+# ruff: noqa: PLC0415 - a query over a few lines needs no Parquet, which is slow to import
 
 TEMPORARY_SUFFIX: Final = ".writing"
 NS_PER_MS: Final = 10**6
 BUFFER_BYTES: Final = 1 << 16
-"""To read of each column: without a buffer a whole row group's is read at once."""
+"""Read buffer per column; without it the column's whole row group is read at once."""
 DAMAGED: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What reading a damaged Parquet file may raise; the last for names of columns."""
+"""Errors when a damaged Parquet file is read; the last one is for names of columns."""
 
 
 def temporary(path: Path) -> Path:
-    """Where ``path`` is written before it takes its name."""
+    """Return the path at which ``path`` is written before the rename."""
     return path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
 
 
 def open_temporary(path: Path) -> BinaryIO:
-    """Opens a new, empty temporary file for ``path``; never follows a link of that name.
+    """Open a new, empty temporary file for ``path``; never follows a link of that name.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     unfinished = temporary(path)
-    unfinished.unlink(missing_ok=True)  # of a writer that was cut off, or a link, which goes itself
+    unfinished.unlink(missing_ok=True)  # left by a killed writer; a link is removed itself
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(unfinished, flags, 0o666), "wb")
 
@@ -95,14 +96,14 @@ def write_parquet(
     plain_columns: tuple[str, ...] = (),
     after_ms: int = 0,
 ) -> int:
-    """Writes ``path`` at one stroke, replacing what was there, and gives its mtime [ms].
+    """Write ``path`` atomically, replacing the old file, and return its mtime [ms].
 
     Args:
         path: the file's final name.
         row_groups: the content, one row group each.
-        schema: of every row group.
+        schema: schema of all row groups.
         plain_columns: columns without Parquet statistics (large binary ones).
-        after_ms: the mtime is later than this: Spark takes files in order of mtime, in ms.
+        after_ms: the mtime is later than this, as Spark reads files in order of mtime, in ms.
     """
     others = [name for name in schema.names if name not in plain_columns]
     unfinished = temporary(path)
@@ -115,7 +116,8 @@ def write_parquet(
                 compression_level=1,
                 use_dictionary=text_columns(schema),
                 write_statistics=others if plain_columns else True,
-                # A page ends with the value that fills it: who needs the first few reads no others.
+                # A page ends with the value that fills it, so reading the first values reads no
+                # other page.
                 write_batch_size=1 if plain_columns else None,
             ) as writer,
         ):
@@ -132,16 +134,16 @@ def write_parquet(
 
 
 def parquet_writer(sink: object, schema: pa.Schema, **how: Any) -> pq.ParquetWriter:
-    """A writer of pages that have checksums."""
+    """Return a writer whose pages have checksums."""
     import pyarrow.parquet as pq
 
     return pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True, **how)
 
 
 def open_parquet(file: Path, **how: Any) -> pq.ParquetFile:
-    """A file whose pages are compared with their checksums as they are read.
+    """Open a file; reading verifies the checksums of its pages.
 
-    Raises one of ``DAMAGED``, as reading it does.
+    Raises one of ``DAMAGED``, also when it is read.
     """
     import pyarrow.parquet as pq
 
@@ -149,17 +151,17 @@ def open_parquet(file: Path, **how: Any) -> pq.ParquetFile:
 
 
 def parquet_schema(file: str | Path) -> pa.Schema:
-    """What a file says of its columns; raises one of ``DAMAGED``."""
+    """Return the schema of a file; raises one of ``DAMAGED``."""
     import pyarrow.parquet as pq
 
     return pq.read_schema(file)
 
 
 def text_columns(schema: pa.Schema) -> list[str]:
-    """Parquet's paths of the columns of texts, in lists and structs, too.
+    """Return Parquet's paths of text columns, also in lists and structs.
 
-    They are worth a dictionary. Times and numbers hardly repeat: a table of matches takes 1.7 times
-    the room with theirs, and longer to write.
+    Dictionaries pay for them. Times and numbers rarely repeat: with dictionaries, a table of
+    matches takes 1.7 times the space and longer to write.
     """
     return [path for field in schema for path in _texts(field.name, field.type)]
 
@@ -176,7 +178,7 @@ def _texts(path: str, kind: pa.DataType) -> list[str]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose content becomes ``path`` when the block ends well, and vanishes otherwise."""
+    """Yield a stream; its content becomes ``path`` at the end of the block, unless it raises."""
     unfinished = temporary(path)
     try:
         with taking_name(unfinished, path):
@@ -193,9 +195,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Where the folder ``path`` is made until the block renames it.
+    """Yield a temporary path for the folder ``path``; the block fills it and renames it.
 
-    What a call that was cut off has left there goes first, and whatever is there goes in the end.
+    Leftovers of an earlier call are removed first, and what is not renamed at the end.
     """
     unfinished = temporary(path.absolute())
     try:
@@ -208,7 +210,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes renames and removals in ``folder`` outlive a crash of the machine."""
+    """Make renames and removals in ``folder`` durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -217,7 +219,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The complete Parquet files right in ``folder``, by name."""
+    """Return the complete Parquet files directly in ``folder``, by name."""
     return sorted(
         path
         for path in folder.iterdir()
