@@ -1,4 +1,4 @@
-"""A site's chain between micro-batches: its snapshot in Spark's state store (DESIGN, "Spark")."""
+"""A site's chain between micro-batches, as a snapshot in Spark's state store (DESIGN, "Spark")."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from slackwater.engine.output.run_writer import OutputPart, filed
 from slackwater.engine.output.run_writer import packed as packed_part
 from slackwater.engine.output.spark_parts import COUNTERS
 
-# Chunks of spilled events in Spark's state store, beside the chain's snapshot.
+# Chunks of spilled events in Spark's state store.
 #
-# The store is transactional: what a batch that failed has put is gone when it is done again, so the
-# operator's snapshot holds no chunks. Only the chunks that late events need cross to Python.
+# The store is transactional: chunks that a failed batch has put are gone when it is repeated, so
+# the operator's snapshot has no chunks. Only the chunks that late events need are passed to Python.
 
 
 _KEY: Final = StructType([StructField("query", StringType()), StructField("number", LongType())])
@@ -38,11 +38,11 @@ _CONTENT: Final = StructType([StructField("content", BinaryType())])
 
 
 class StateChunks:
-    """Those of one query, of the site whose rows are being handled.
+    """The chunks of one query, for the site that is being processed.
 
     Args:
         state: a ``MapState`` of pyspark.
-        query: its name.
+        query: name of the query.
     """
 
     def __init__(self, state: Any, query: str) -> None:
@@ -59,45 +59,45 @@ class StateChunks:
         self._state.removeKey((self._query, number))
 
     def close(self) -> None:
-        """What was put has been deleted."""
+        """Do nothing; all chunks have been deleted."""
 
     def snapshot(self) -> None:
-        """The state store keeps it."""
+        """Return nothing; the state store has the chunks."""
 
     def restore(self, state: None) -> None:
-        """So it has it."""
+        """Do nothing; the state store has the chunks."""
 
 
 def state_chunks(handle: StatefulProcessorHandle) -> ChunksOf:
-    """The stores by query, for a processor's ``init``."""
+    """Return the stores by query, for a processor's ``init``."""
     state = handle.getMapState("chunks", _KEY, _CONTENT)
     return lambda query: StateChunks(state, query)
 
 
-# Chains that a worker process has just fed, so that their next batch need not restore them.
+# Chains that a worker process has fed last, so that their next batch need not restore them.
 #
-# Spark hands a batch's task to any worker, and may run it again. What holds is the state store:
-# beside each snapshot stands its digest, and a chain is used here only where that digest is of the
-# snapshot taken from it last. To read a digest costs nothing; a snapshot of 20 MB takes longer to
-# come from the JVM than its events to be matched.
+# Spark gives a batch's task to any worker, and may repeat it. The state store is authoritative: it
+# has the digest of each snapshot, and a chain is used here only if its last snapshot has that
+# digest. Reading a digest is cheap; a snapshot of 20 MB takes longer to get from the JVM than its
+# events take to match.
 
 
 _BYTES: Final = 1 << 28
-"""Of packed snapshots; their chains take several times as much."""
+"""Limit of packed snapshots; their chains take several times as much memory."""
 LEAST: Final = 1 << 17
-"""What the smallest chain counts for: it takes 80 KB, whose snapshot packs to 7 KB or less."""
+"""Size charged for small chains: one takes 80 KB, and its snapshot packs to at most 7 KB."""
 
 
 def digest_of(snapshot: bytes) -> bytes:
-    """What tells snapshots apart."""
+    """Return a digest that identifies a snapshot."""
     return blake2b(snapshot, digest_size=16).digest()
 
 
 class LiveChains:
-    """At most ``limit`` bytes of chains, those fed last.
+    """A cache of chains, least recently fed first, of at most ``limit`` bytes.
 
     Args:
-        limit: measured by their packed snapshots; ``LEAST`` for one that is smaller.
+        limit: total size of packed snapshots; small ones are charged ``LEAST``.
     """
 
     def __init__(self, limit: int = _BYTES) -> None:
@@ -106,23 +106,23 @@ class LiveChains:
         self._bytes = 0
 
     def take(self, run: str, site: str, digest: bytes) -> Chain | None:
-        """The chain as it was at the snapshot of that digest; the caller owns it.
+        """Remove and return the chain whose last snapshot has the digest, or None.
 
         Args:
-            run: tells apart what is run: settings and log.
-            site: whose chain.
-            digest: of the snapshot that holds.
+            run: identifies the settings of the run.
+            site: the chain's site.
+            digest: digest of the snapshot in the state store.
         """
         known, size, chain = self._chains.pop((run, site), (b"", 0, None))
         self._bytes -= size
         return chain if known == digest else None
 
     def forget(self, run: str, site: str) -> None:
-        """The chain is to be fed without its state."""
+        """Drop the chain, as it is about to be fed without its state."""
         self.take(run, site, b"")
 
     def keep(self, run: str, chain: Chain, digest: bytes, size: int) -> None:
-        """``chain`` was at a snapshot of ``size`` bytes and has not been fed since."""
+        """Cache ``chain``, which has not been fed since its snapshot of ``size`` bytes."""
         self.take(run, chain.site, digest)
         charged_bytes = max(size, LEAST)
         self._chains[run, chain.site] = (digest, charged_bytes, chain)
@@ -133,13 +133,12 @@ class LiveChains:
 
 
 LIVE: Final = LiveChains()
-"""Of this process."""
+"""The cache of this process."""
 
 
-# A site's chain between micro-batches: its snapshot in Spark's state store (DESIGN, "Spark").
-#
-# One binary value per site, and beside it its digest and the number of results so far: a worker
-# that has the chain of that digest does not read it. Chunks of spilled events lie there, too.
+# The state of a site: its snapshot, and separately its digest and the number of results so far. A
+# worker that has the chain with that digest does not read the snapshot. Chunks of spilled events
+# are in the state store, too.
 
 
 _STATE: Final = StructType([StructField("snapshot", BinaryType())])
@@ -147,15 +146,15 @@ _DIGEST: Final = StructType(
     [StructField("digest", BinaryType()), StructField("results", LongType())]
 )
 _ZSTD: Final = bytes.fromhex("28b52ffd")
-"""How every zstd frame begins (RFC 8878)."""
+"""Magic number of zstd frames (RFC 8878)."""
 
 
 class ChainState:
-    """For one micro-batch; of whichever site's rows are being handled.
+    """The state of chains in one micro-batch, for the site that Spark is processing.
 
     Args:
-        handle: as a processor's ``init`` gets it.
-        settings: of every chain.
+        handle: the handle that a processor's ``init`` gets.
+        settings: settings of all chains.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, settings: ChainSettings) -> None:
@@ -166,11 +165,10 @@ class ChainState:
         self._chunks = state_chunks(handle) if settings.spill is not None else None
 
     def chain(self, site: str) -> tuple[Chain, int]:
-        """The site's chain as the state has it, and the number of its results so far; a new one
-        if it has none.
+        """Return the site's chain and the number of its results so far; a new chain without state.
 
         Raises:
-            UserError: the state is damaged, or of another version.
+            UserError: the state is damaged, or from another version.
         """
         digest = self._digest.get()
         if digest is None and not self._snapshot.exists():
@@ -187,16 +185,16 @@ class ChainState:
             raise _damaged(site, damaged) from damaged
 
     def keep(self, chain: Chain, results: int) -> None:
-        """Makes the chain as it is now, with so many results, the state of its site."""
+        """Store the chain and its number of results as the state of its site."""
         snapshot = packed(chain.to_bytes())
         digest = digest_of(snapshot)
         self._snapshot.update((snapshot,))
         self._digest.update((digest, results))
-        if self._chunks is None:  # else it holds on to a handle that ends with this batch
+        if self._chunks is None:  # otherwise it refers to a handle that ends with this batch
             LIVE.keep(self._run, chain, digest, len(snapshot))
 
     def apart(self, chain: Chain) -> Chain:
-        """The chain that was just kept, to do with as one likes: the state stays as it is."""
+        """Return a chain that the caller may change without a change of the stored state."""
         if self._chunks is None:
             LIVE.forget(self._run, chain.site)
             return chain
@@ -207,13 +205,13 @@ class ChainState:
 
 
 class NumberState:
-    """What the numbers of a site's rows so far say, between micro-batches."""
+    """The numbering of a site's rows between micro-batches."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("numbers", _STATE)
 
     def restore(self, site: str, numbering: Numbering) -> None:
-        """Raises UserError: the state is damaged."""
+        """Restore the numbering; raises UserError if the state is damaged."""
         if not self._state.exists():
             return
         try:
@@ -233,7 +231,7 @@ def _damaged(site: str, how: StateDamagedError) -> UserError:
 
 
 def packed(snapshot: bytes) -> bytes:
-    """A snapshot, smaller: the JVM holds several copies of it, which would fill its heap."""
+    """Compress a snapshot: the JVM has several copies of it, which would fill its heap."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as stream:
         stream.write(snapshot)
@@ -241,10 +239,10 @@ def packed(snapshot: bytes) -> bytes:
 
 
 def unpacked(state: bytes) -> bytes:
-    """What ``packed`` was given.
+    """Return the snapshot that ``packed`` compressed.
 
     Raises:
-        StateDamagedError: it was not.
+        StateDamagedError: ``state`` is not from ``packed``.
     """
     if not state.startswith(_ZSTD):
         raise StateDamagedError("is not of this version, or damaged")
@@ -255,14 +253,14 @@ def unpacked(state: bytes) -> bytes:
         raise StateDamagedError(f"is damaged: {error}") from error
 
 
-# The stateful operator: one chain per site, fed with whatever Spark's group of a site holds.
+# The stateful operator: one chain per site, fed with the rows of Spark's group of the site.
 
 
 class Due(Struct, frozen=True):
-    """What is due of a site: ``frames``, some at a time, in micro-batch ``batch``.
+    """The input of a site in micro-batch ``batch``: ``frames``, a few at a time.
 
-    ``ends``: its input ends behind them. ``lasts``: the state is kept, as it was before that end:
-    the input may go on for a later run.
+    ``ends``: the site's input ends after them. ``lasts``: the state before that end is kept, as a
+    later run may continue the input.
     """
 
     frames: Iterator[list[Frame]]
@@ -272,14 +270,14 @@ class Due(Struct, frozen=True):
 
 
 class SiteInput(Protocol):
-    """What rows of a site mean."""
+    """Interprets the rows of a site."""
 
     def init(self, handle: StatefulProcessorHandle) -> None: ...
     def due(self, site: str, rows: Iterator[Row]) -> Due: ...
 
 
 class SiteOutput(Protocol):
-    """What answers about a site become in a micro-batch: ``rows``; ``results``: of the site."""
+    """Output for a site in a micro-batch: ``rows``, and the number of ``results`` of the site."""
 
     rows: list[Row]
     results: int
@@ -289,13 +287,13 @@ class SiteOutput(Protocol):
 
 
 class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
-    """A chain per site.
+    """Runs one chain per site.
 
     Args:
-        settings: of every chain.
-        rows: what a site's rows mean.
-        answers: from site, number of the micro-batch, and results so far.
-        cache: where compiled kernels are; workers have other environments than the driver.
+        settings: settings of all chains.
+        rows: interprets a site's rows.
+        answers: creates the output from site, number of the micro-batch, and results so far.
+        cache: folder of compiled kernels; workers have another environment than the driver.
     """
 
     def __init__(
@@ -333,34 +331,36 @@ class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not 
         return iter(answers.rows)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing; there is nothing to release."""
 
 
-# What the host reads and gives (DESIGN, "Spark").
+# Input and output of the host (DESIGN, "Spark").
 #
-# Rows of a site say where its frames are in the log; the worker fetches them there itself, so
-# that the events cross neither the shuffle nor the socket between the JVM and Python. They are
-# sorted by their place in the log first, since Spark promises no order inside a group.
+# A site's rows say where its frames are in the log; the worker reads them there, so that events
+# pass neither the shuffle nor the socket between the JVM and Python. The rows are sorted by their
+# place in the log first, as Spark does not define an order within a group.
 
 
 OUTPUT: Final = (
     "site string, batch long, number long, last boolean, kind string, rows long, payload binary"
 )
-"""``batch``: the micro-batch. ``number``: in the site and batch. ``last``: only the end of the
-input gives it. ``rows``: of the table that ``payload`` is; 0: it is something else."""
+"""``batch``: the micro-batch. ``number``: within site and batch. ``last``: output of the end of the
+input. ``rows``: number of rows of the table in ``payload``; 0: it is not a table."""
 
 _ROWS_AT_ONCE: Final = 1 << 16
 _PAYLOAD_BYTES: Final = 1 << 25
-"""Of a table in a row: a JVM holds several copies of it."""
+"""Size of a table in one row; a JVM has several copies of it."""
 
 
 class LogSource(Struct, frozen=True):
-    """Rows of a reading list of ``log``; one of a frame without rows ends the site's input."""
+    """Reads rows of a reading list of ``log``; a row of a frame without rows ends the site's
+    input.
+    """
 
     log: Path
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """It has no state."""
+        """Do nothing; there is no state."""
 
     def due(self, site: str, rows: Iterator[Row]) -> Due:  # noqa: ARG002
         places: dict[str, list[int]] = {}
@@ -375,14 +375,13 @@ class LogSource(Struct, frozen=True):
 
 
 class PackedAnswers:
-    """Rows of ``OUTPUT``.
+    """Output as rows of ``OUTPUT``.
 
     Args:
-        site: whose chain.
+        site: the chain's site.
         batch: number of the micro-batch.
-        results: of the site so far.
-        files: whether tables are as files have them (``run_writer.filed``); else they are as the
-            chain gives them.
+        results: number of results of the site so far.
+        files: whether tables are in the form of files (``run_writer.filed``), not of the chain.
     """
 
     def __init__(self, site: str, batch: int, results: int, *, files: bool) -> None:
@@ -393,12 +392,12 @@ class PackedAnswers:
         self.rows: list[Row] = []
 
     def add(self, chain: Chain, frames: list[Frame]) -> None:
-        """What the chain gives for ``frames``."""
+        """Add the output of the chain for ``frames``."""
         for parts in chain.next_parts(frames):
             self._add(parts, last=False)
 
     def end(self, chain: Chain) -> None:
-        """What the end of the input gives."""
+        """Add the output for the end of the input."""
         self._add(chain.last_parts(), last=True)
 
     def _add(self, parts: list[OutputPart], *, last: bool) -> None:
@@ -424,7 +423,7 @@ class PackedAnswers:
 
 
 def _together(of_files: Iterable[list[Frame]]) -> Iterator[list[Frame]]:
-    """Frames of small files, as a server writes them, put together: a call costs milliseconds."""
+    """Combine frames of small files, as a server writes them: a call takes milliseconds."""
     waiting: list[Frame] = []
     rows = 0
     for frames in of_files:

@@ -1,11 +1,11 @@
-"""Options of the driver's JVM, and an archive of the classes that Spark loads when it starts.
+"""Options of the driver's JVM, and an archive of the classes that Spark loads at its start.
 
-Starting Spark is mostly loading classes and compiling what runs once. The work of this engine is
-done in Python, so the JVM's quick compiler serves it better than its thorough one; and the classes
-can be mapped from an archive (class data sharing, JEP 350) that one run has left.
+Most of Spark's start is class loading and compilation of code that runs once. This engine computes
+in Python, so the JVM's quick compiler suits it better than the optimising one; and the classes can
+be mapped from an archive (class data sharing, JEP 350) that an earlier run has written.
 
-``python -m slackwater.engine.hosts.spark.class_archive`` makes it; ``make setup`` does so. Without
-it, or when Java or pyspark have changed since, Spark starts as ever.
+``python -m slackwater.engine.hosts.spark.class_archive`` creates it; ``make setup`` runs this.
+Without it, or after a change of Java or pyspark, Spark starts normally.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from slackwater.engine.cache_home import cache_home, own_cache
 from slackwater.engine.hosts.java import java_home
 
 VARIABLE: Final = "SLACKWATER_JAVA_OPTIONS"
-"""Environment: options to use instead of these."""
+"""Environment variable with options that replace these."""
 QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
-"""A driver has some 70 MB that it needs. The heap begins at that, not at a 64th of the machine's
-memory, and this collector lets it grow no more than it must."""
+"""A driver needs some 70 MB. The heap begins with that, not with 1/64 of the machine's memory, and
+this collector lets it grow only as needed."""
 _QUIET: Final = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
 _TRACE: Final = """\
 {"kind": "sync", "source": "s", "ts": 0, "arrival": 1, "offset": 0, "delay": 0, "first_seq": 0}
@@ -37,11 +37,11 @@ _TRACE: Final = """\
 
 
 def java_options(environ: Mapping[str, str], home: Path) -> str:
-    """Of the driver's JVM.
+    """Return options for the driver's JVM.
 
     Args:
-        environ: where ``VARIABLE`` is looked up.
-        home: of Java.
+        environ: has ``VARIABLE``, if it is set.
+        home: home of Java.
     """
     if VARIABLE in environ:
         return environ[VARIABLE]
@@ -52,7 +52,7 @@ def java_options(environ: Mapping[str, str], home: Path) -> str:
 
 
 def archive_of(home: Path) -> Path:
-    """Where the archive of that Java and this pyspark is, or would be."""
+    """Return the path of the archive for that Java and this pyspark; it may not exist."""
     release = home / "release"
     facts = [pyspark.__version__, pyspark.__file__, str(home)]
     facts += [release.read_text(encoding="utf-8")] if release.exists() else []
@@ -61,7 +61,7 @@ def archive_of(home: Path) -> Path:
 
 
 def make_archive(home: Path) -> Path:
-    """Runs Spark once on two records and keeps the classes it loaded (some 190 MB).
+    """Run Spark once on two records and save the classes that it loaded (some 190 MB).
 
     Raises:
         subprocess.CalledProcessError: the run failed.
@@ -73,8 +73,8 @@ def make_archive(home: Path) -> Path:
         trace, made = folder / "trace.jsonl", folder / "classes.jsa"
         trace.write_text(_TRACE, encoding="utf-8")
         options = " ".join([*QUICK, f'"-XX:ArchiveClassesAtExit={made}"', _QUIET])
-        # The JVM has the pipe of its standard output from Python, and writes the archive when
-        # Python has gone: the pipe ends when both have.
+        # The JVM shares the pipe of standard output with Python, and writes the archive after
+        # Python has ended: the pipe is closed when both have ended.
         subprocess.run(  # noqa: S603 - this program
             [
                 sys.executable, "-c", "from slackwater.engine.cli import main; main()", "order",
@@ -88,7 +88,7 @@ def make_archive(home: Path) -> Path:
 
 
 def main() -> None:
-    """Makes the archive if there is none yet."""
+    """Create the archive if it does not exist."""
     home = java_home()
     archive = archive_of(home)
     if not archive.exists():

@@ -1,4 +1,4 @@
-"""``chain``: a site's chain as a step of any Spark job, streaming or batch."""
+"""``chain``: the chain of a site as a step of any Spark job, streaming or batch."""
 
 from __future__ import annotations
 
@@ -133,10 +133,10 @@ def chain(
 
 
 def _plans(queries: Sequence[Any], time_unit: str, tables: Tables) -> tuple[Plan, ...]:
-    """Of texts and plans. Statements that read one another are texts alone.
+    """Return the plans of texts and plans; statements that read others must all be texts.
 
     Raises:
-        UserError: a text is at fault, asks for its plan, or is a cascade beside plans.
+        UserError: a text is invalid, asks for its plan, or is a cascade combined with plans.
     """
     texts = [item for item in queries if isinstance(item, str)]
     if not any(map(is_cascade, texts)):
@@ -162,7 +162,7 @@ def _applied(
     attributes: Mapping[str, str] | None,
     bits: Mapping[str, int],
 ) -> DataFrame:
-    """The step's results of ``df``."""
+    """Return the results of the step for ``df``."""
     _use_rocksdb(df.sparkSession)
     plans = settings.plans
     rows: RowPlan | None = None
@@ -203,7 +203,7 @@ def _check_types(attributes: Mapping[str, str] | None) -> None:
 
 
 def _attributes_read(settings: ChainSettings) -> set[str] | None:
-    """Attributes that the step reads; None = all."""
+    """Return the attributes that the step reads; None: all."""
     names = set(settings.looked_at)
     for plan in settings.plans:
         needed = needed_attributes(plan)
@@ -214,15 +214,15 @@ def _attributes_read(settings: ChainSettings) -> set[str] | None:
 
 
 def _use_rocksdb(session: SparkSession) -> None:
-    """Spark refuses ``transformWithState`` on its default state store."""
+    """Set the state store: ``transformWithState`` requires RocksDB."""
     session.conf.set(_PROVIDER, _ROCKSDB)
 
 
 def _frames(df: DataFrame) -> DataFrame:
-    """The columns of frames, and where each lies if Spark knows: frames may arrive at one time.
+    """Select the columns of frames, and their places if Spark has them: arrivals may be equal.
 
     Raises:
-        UserError: a column is missing or of a wrong type.
+        UserError: a column is missing or has a wrong type.
     """
     types = {field.name: field.dataType for field in df.schema}
     missing = [name for name in _OF_FRAMES if name not in types]
@@ -242,18 +242,18 @@ def _frames(df: DataFrame) -> DataFrame:
             F.col("_metadata.file_name").alias("file"),
             F.col("_metadata.row_index").alias("place"),
         )
-        placed.schema  # noqa: B018 - asked for, so that an error comes here
-    except AnalysisException:  # not of files: their content tells frames of one time apart
+        placed.schema  # noqa: B018 - evaluated so that an error is raised here
+    except AnalysisException:  # not from files: the content orders frames of equal arrival
         nowhere = (F.lit("").alias("file"), F.lit(0).cast("long").alias("place"))
         return df.select(*columns, *nowhere)
     return placed
 
 
 class _RowSource:
-    """Plain rows, or frames; ``lasts``: more may come in a later micro-batch.
+    """Interprets plain rows or frames; ``lasts``: a later micro-batch may continue the input.
 
-    ``rows``: what the columns of plain rows are; None: the rows are frames. ``attributes``: types
-    of attributes as far as they are known.
+    ``rows``: roles of the columns of plain rows; None: the rows are frames. ``attributes``: the
+    known types of attributes.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class _RowSource:
 
 
 class _TypedAnswers:
-    """Rows of ``output``'s schema."""
+    """Output as rows of ``output``'s schema."""
 
     def __init__(self, _site: str, _batch: int, results: int, *, output: TypedOutput) -> None:
         self._output = output
@@ -307,9 +307,8 @@ class _TypedAnswers:
 
 # Results as rows with typed columns: the fields of docs/reference/results.md.
 #
-# Matches, windows and alerts are rows of one DataFrame; what a kind has not is null in its
-# rows. Attributes are typed where their types are known before any data, else they are a map of
-# texts.
+# Matches, windows and alerts are rows of one DataFrame; fields of other kinds are null. Attributes
+# are typed if their types are known before any data; otherwise they are a map of texts.
 
 
 _SPARK_TYPES: Final[dict[str, DataType]] = {
@@ -318,7 +317,7 @@ _SPARK_TYPES: Final[dict[str, DataType]] = {
 _TEXTS: Final = MapType(StringType(), StringType())
 _EXACT: Final = {"sum", "min", "max"}
 _OF_ONE_EVENT: Final = {"first", "last", "min_by", "max_by"}
-"""Aggregates that are of the type of what they take; ``count`` is a whole number."""
+"""Aggregates with the type of their argument; ``count`` is an integer."""
 _OF_EVENT: Final = {
     "site": "str", "stream": "str", "source": "str", "seq": "int", "type": "str", "ts": "int",
     "te": "int", "ref": "int",
@@ -331,26 +330,26 @@ _OF_ALERT: Final = {
     "alert": "str", "trace": "str", "constraint": "str", "type": "str", "source": "str",
     "seq": "int", "ts": "int", "allowed": "str",
 }  # fmt: skip
-"""Fields of monitored patterns; rows have them where a query monitors one."""
+"""Fields of monitored patterns, if a query monitors one."""
 _OF_SO_FAR: Final = {"type": "str", "source": "str", "seq": "int", "ts": "int"}
-"""Of each event in their ``so_far``."""
+"""Fields of each event in ``so_far``."""
 _OF_ITEM: Final = {"source": "str", "seq": "int", "ts": "int", "item": "str"}
-"""Likewise of dataflows; ``item`` as JSON."""
+"""Fields of dataflows; ``item`` is JSON."""
 _COUNTS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref", "start", "end"})
 
 
 class TypedOutput:
-    """The schema of the results of some queries, and results as rows of it.
+    """The schema of the results of queries, and the conversion of results to rows.
 
     Args:
-        plans: of the queries.
-        attributes: types (``int float bool str``) by name; None: not known.
-        unit_ns: of the times in the rows, rounded down.
-        event_attributes: the attributes that events show; None: all.
+        plans: plans of the queries.
+        attributes: types (``int float bool str``) by name; None: unknown.
+        unit_ns: unit of times in the rows [ns]; they are rounded down.
+        event_attributes: attributes that events show; None: all.
 
     Raises:
-        UserError: two queries give a value of one name different types.
+        UserError: two queries have values with one name and different types.
     """
 
     def __init__(
@@ -413,12 +412,12 @@ class TypedOutput:
         ])  # fmt: skip
 
     def rows(self, results: Iterable[Result], first: int) -> Iterator[Row]:
-        """Each result as a row; ``first``: its ``number`` in the site."""
+        """Yield each result as a row; ``first``: the ``number`` of the first one in the site."""
         for number, result in enumerate(results, first):
             yield self._shaped({**result, "number": number}, self.schema)
 
     def _shaped(self, value: Any, kind: DataType, name: str = "") -> Any:
-        """``value`` as pyspark wants it for ``kind``."""
+        """Convert ``value`` for pyspark to ``kind``."""
         if value is None:
             return None
         if isinstance(kind, StructType):
@@ -450,7 +449,7 @@ def _typed(types: Mapping[str, str], names: frozenset[str] | None) -> dict[str, 
 
 
 def _struct(types: Mapping[str, DataType]) -> StructType | None:
-    """None without fields: few formats can keep such a struct."""
+    """Return a struct; None without fields, as few formats support empty structs."""
     return StructType([StructField(n, kind) for n, kind in types.items()]) if types else None
 
 
@@ -497,7 +496,7 @@ def _of_aggregate(one: Aggregate, known: Mapping[str, str] | None) -> DataType:
 
 
 def _of_value(expression: Expression, known: Mapping[str, str] | None) -> DataType:
-    """Of a value that RETURN computes; truth values are 0 and 1 there."""
+    """Return the type of a value computed by RETURN; truth values are 0 and 1."""
     if not isinstance(expression, Attribute):
         return DoubleType()
     kind = _of_attribute(expression, known)

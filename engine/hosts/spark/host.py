@@ -1,9 +1,9 @@
-"""Host of the chains on Spark: frames of the arrival log in, results to Parquet.
+"""Host of the chains on Spark: reads frames of the arrival log, writes results to Parquet.
 
-Spark's file source reads a list of the frames (``engine.hosts.spark.reading_list``). One stateful
-operator per site, RocksDB state store, checkpoint, and Spark's own Parquet sink, which counts a
-batch that is done again once: after a crash the same call goes on without loss or double results.
-No result passes the driver.
+Spark's file source reads a list of the frames (``engine.hosts.spark.reading_list``). There is one
+stateful operator per site, with a RocksDB state store, a checkpoint, and Spark's Parquet sink,
+which counts a repeated batch once: after a crash the same call continues without lost or duplicate
+results. No result passes the driver.
 """
 
 from __future__ import annotations
@@ -51,39 +51,39 @@ from slackwater.engine.output.run_writer import (
 )
 from slackwater.engine.output.spark_parts import BY_SPARK, KIND, SparkParts
 
-# Spark's failures: from what it says of a failed query to the one cause at the end of that.
+# Failures of Spark: finds the cause in the text of a failed query.
 
 
 _OURS: Final = re.compile(
     r"^(?:\S*: )?slackwater\.engine\.core\.errors\.(UserError|OverBudget|ContractViolation): (.+)$",
     re.MULTILINE,
 )
-"""An error of ours as a worker's traceback ends."""
+"""An error of this project at the end of a worker's traceback."""
 _RAISED: Final = re.compile(
     r"^(?:Caused by: |: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)): (.+)$", re.MULTILINE
 )
-"""The last line of a Python traceback, or the head of a Java one."""
+"""The last line of a Python traceback, or the first of a Java one."""
 
 _KILLED: Final = re.compile(r"Application has been killed\. Reason: (.+)")
-"""In the log, where the master is out of reach: Spark raises that its context has ended."""
+"""In the log if the master is unreachable; Spark itself reports only that its context ended."""
 _STOPPED: Final = re.compile(r"stopped SparkContext|SparkContext (?:was|has been) shut ?down")
 _ENDED: Final = "its JVM has ended"
 _LATE: Final = "Python worker failed to connect back"
 
 
 class WorkerLate(SparkFailure):
-    """A worker's Python had not begun after the ten seconds that Spark waits, whatever is set."""
+    """A worker's Python did not start within ten seconds, a limit that Spark does not configure."""
 
 
 def spark_failure(said: str, log: Path) -> SlackwaterError:
-    """The error to raise for a query that failed.
+    """Return the error to raise for a failed query.
 
     Args:
-        said: by Spark, tracebacks of workers among it.
-        log: file that gets it, too.
+        said: text of Spark with tracebacks of workers.
+        log: file to which the text is appended.
 
     Returns:
-        ``UserError`` where a worker found the input at fault, else ``SparkFailure``.
+        ``UserError`` if a worker found an error in the input, else ``SparkFailure``.
     """
     with log.open("a", encoding="utf-8") as file:
         file.write(said)
@@ -93,7 +93,7 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
         return SparkFailure(message, log) if kind == "ContractViolation" else UserError(message)
     if _LATE in said:
         return WorkerLate(f"a {_LATE.removeprefix('Python ')}; the machine is busy", log)
-    if _STOPPED.search(said):  # else what the log has is of an earlier run
+    if _STOPPED.search(said):  # otherwise the log may be from an earlier run
         killed = _KILLED.findall(log.read_text(encoding="utf-8", errors="replace"))
         if killed:
             return SparkFailure(killed[-1], log)
@@ -105,13 +105,13 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
 
 @contextmanager
 def of_the_jvm(log: Path) -> Iterator[None]:
-    """Turns errors of calls to the JVM, or of its end, into those of ``spark_failure``.
+    """Convert errors of calls to the JVM, or of its end, to those of ``spark_failure``.
 
     Args:
-        log: file that has what the JVM says.
+        log: log file of the JVM.
 
     Raises:
-        SlackwaterError: as ``spark_failure`` gives it.
+        SlackwaterError: result of ``spark_failure``.
     """
     try:
         yield
@@ -125,9 +125,9 @@ def of_the_jvm(log: Path) -> Iterator[None]:
 
 @contextmanager
 def logging_to(log: Path) -> Iterator[None]:
-    """Writes what py4j and PySpark log to ``log``, unless the program has handlers of its own.
+    """Write log records of py4j and PySpark to ``log``, unless the program has handlers.
 
-    After an error it stays so: their threads keep logging about the JVM that has ended.
+    The handler stays after an error: their threads keep logging about the JVM that has ended.
     """
     if logging.root.handlers:
         yield
@@ -139,21 +139,20 @@ def logging_to(log: Path) -> Iterator[None]:
     handler.close()
 
 
-# Waiting for Spark so that Ctrl-C ends it in good order.
+# Waits for Spark so that Ctrl-C ends it cleanly.
 #
-# PySpark's own handler calls the JVM from within whatever call Ctrl-C meets; that breaks the
-# connection and prints a hundred lines. Here a thread waits, and the one that Ctrl-C meets does
-# not.
+# PySpark's own handler calls the JVM from within the interrupted call, which breaks the connection
+# and prints a hundred lines. Here another thread waits, which Ctrl-C does not interrupt.
 
 
 _LOOK_SECONDS = 0.2
 
 
 def wait_for(done: Callable[[], None]) -> None:
-    """Calls ``done`` and waits until it returns; what it raises is raised here.
+    """Call ``done`` in a thread and wait for it; raises its error here.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C; ``done`` is then left to end by itself.
+        KeyboardInterrupt: Ctrl-C; ``done`` then ends by itself.
     """
     failed: list[BaseException] = []
 
@@ -171,7 +170,7 @@ def wait_for(done: Callable[[], None]) -> None:
         while waiting.is_alive():
             waiting.join(_LOOK_SECONDS)
     except KeyboardInterrupt:
-        # What is under way ends with an error that nobody needs to read.
+        # Calls in progress end with errors that are of no interest.
         logging.getLogger().setLevel(logging.CRITICAL + 1)
         raise
     if failed:
@@ -184,32 +183,32 @@ _CHECKPOINTING: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 _FILES: Final = f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
 _SPARK_LOG: Final = "spark.log"
 _TRIES: Final = 3
-"""Of a run with a worker that is slow to start."""
+"""Attempts of a run if a worker is slow to start."""
 _SINK: Final = {
     "compression": "zstd",
     "parquet.block.size": str(8 << 20),
-    # A payload may be large: the size is looked at after each.
+    # Payloads may be large: the size is checked after each.
     "parquet.page.size.row.check.min": "1",
     "parquet.page.size.row.check.max": "1",
     "parquet.block.size.row.check.min": "1",
     "parquet.block.size.row.check.max": "1",
     "parquet.enable.dictionary#payload": "false",
 }
-"""Of Spark's Parquet sink. An export reads row groups of 8 MB."""
+"""Options of Spark's Parquet sink. An export reads row groups of 8 MB."""
 FILES_PER_BATCH: Final = 8
-"""Of the log, some 4 M events: a micro-batch costs more than a second whatever it holds."""
+"""Files of the log, some 4 M events: a micro-batch takes at least a second."""
 
 
 def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSession:
-    """A session with what the engine needs: RocksDB state, no web page, workers of this Python.
+    """Return a session for the engine: RocksDB state, no web page, workers with this Python.
 
     Args:
         master: any Spark master.
-        log: file for what the JVM and its workers say; None = standard error.
+        log: log file of the JVM and its workers; None: standard error.
 
     Raises:
-        UserError: no Java 17 or later; says what to install.
-        SparkFailure: it does not start, or ends as it does; where there is a ``log``.
+        UserError: no Java 17 or later; the message says what to install.
+        SparkFailure: it does not start; only with a ``log``.
     """
     home = java_home()
     os.environ["JAVA_HOME"] = str(home)
@@ -221,16 +220,17 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
         .config("spark.driver.extraJavaOptions", java_options(os.environ, home))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        # A file takes what only warns, too: that no worker has the memory or cores asked for.
+        # The file also gets warnings, e.g. that no worker has enough memory or cores.
         .config("spark.log.level", "ERROR" if log is None else "WARN")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.streaming.stateStore.providerClass", _STATE_STORE)
-        # A batch then writes only what changed, and need not know how much there was before.
+        # A batch then writes only changes, and does not count rows.
         .config(f"{_ROCKSDB}.changelogCheckpointing.enabled", "true")
         .config(f"{_ROCKSDB}.trackTotalNumberOfRows", "false")
-        # Folders are local paths, where both of Spark's ways to write a file rename it into place.
-        # Its default runs ``readlink`` eight times for each; a batch has five files. It refuses
-        # the file of a second driver, too, which the lock of the folder keeps away.
+        # Folders are local paths, for which both of Spark's file managers rename a file into place.
+        # Its default runs ``readlink`` eight times per file, and a batch has five files. The
+        # default also refuses the file of a second driver, which the lock of the folder prevents
+        # here.
         .config("spark.sql.streaming.checkpointFileManagerClass", _FILES)
     )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -244,7 +244,7 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
 
 @contextmanager
 def _standard_error_to(log: Path) -> Iterator[None]:
-    """The JVM inherits standard error when it starts and keeps it: give it a file instead."""
+    """Redirect standard error: the JVM inherits it at its start and keeps it."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:
@@ -257,17 +257,17 @@ def _standard_error_to(log: Path) -> Iterator[None]:
 
 
 def uri(path: Path) -> str:
-    """A path as Spark takes it whatever its default file system is.
+    """Return a path for Spark that does not depend on its default file system.
 
-    Not as ``Path.as_uri`` gives it: Hadoop takes ``%`` as it is.
+    Unlike ``Path.as_uri`` it keeps ``%``, which Hadoop takes literally.
     """
     return f"file://{path.resolve()}"
 
 
 def chained(listed: DataFrame, settings: ChainSettings, log: Path, *, files: bool) -> DataFrame:
-    """Every site's chain over the frames of ``log`` that are ``listed``; rows of ``OUTPUT``.
+    """Return the rows of ``OUTPUT`` of all chains over the frames of ``log`` that are ``listed``.
 
-    ``files``: as of ``PackedAnswers``.
+    ``files``: as for ``PackedAnswers``.
     """
     return listed.groupBy("site").transformWithState(
         statefulProcessor=log_processor(settings, log, files=files),
@@ -278,25 +278,25 @@ def chained(listed: DataFrame, settings: ChainSettings, log: Path, *, files: boo
 
 
 def log_processor(settings: ChainSettings, log: Path, *, files: bool) -> SiteProcessor:
-    """Spark's stateful operator over the reading list of ``log``; ``files``: as ``chained``."""
+    """Return the stateful operator over the reading list of ``log``; ``files``: as ``chained``."""
     answers = partial(PackedAnswers, files=files)
     return SiteProcessor(settings, LogSource(log.resolve()), answers, cache_home())
 
 
 def due(session: SparkSession, folder: Path, **options: str) -> DataFrame:
-    """Rows of the reading list, a file of it for each micro-batch.
+    """Return rows of the reading list; each file is one micro-batch.
 
     Args:
-        session: of the run.
-        folder: of the list.
-        options: more, of Spark's file source.
+        session: the session.
+        folder: folder of the list.
+        options: more options of Spark's file source.
     """
     listed = session.readStream.schema(LIST_COLUMNS).options(**options)
     return listed.option("maxFilesPerTrigger", 1).parquet(uri(folder))
 
 
 def _check_settings(file: Path, settings: ChainSettings) -> None:
-    """A checkpoint holds state of chains with certain settings; others could not go on with it."""
+    """Refuse settings other than those of the checkpoint, whose state only fits its own."""
     mine = identity_of(settings)
     if not file.exists():
         with whole_file(file) as sink:
@@ -316,17 +316,17 @@ def run_on_spark(
     files_per_batch: int = FILES_PER_BATCH,
     advanced: Callable[[int], None] = lambda _rows: None,
 ) -> dict[str, Any]:
-    """Run the chains of every site over the log on Spark; the twin of ``run_in_process``.
+    """Run the chains of all sites over the log on Spark; the counterpart of ``run_in_process``.
 
-    Called again with the same ``out``, it goes on from the checkpoint: after a crash, or with the
-    files that the log has got since. What it gets while this runs is for the next call. On a
-    cluster, workers must reach the log and ``out`` under the same paths as the driver. A worker
-    that a busy machine is slow to start is tried again: Spark gives it ten seconds and no more.
+    Another call with the same ``out`` continues from the checkpoint: after a crash, or with files
+    added to the log since. Files added during a run are left to the next call. On a cluster,
+    workers must reach the log and ``out`` under the same paths as the driver. If a busy machine is
+    slow to start a worker, the run is tried again, as Spark waits ten seconds only.
 
     Raises:
         UserError: no Java, not a log, ``out`` was begun with other settings or another log, or a
-            part of its results is gone.
-        SparkFailure: the Spark query failed; carries its last cause.
+            part of its results is missing.
+        SparkFailure: the Spark query failed; has its last cause.
     """
     with sole_use(out):
         for _ in range(_TRIES - 1):
@@ -351,7 +351,7 @@ def _run(
         _check_settings(out / SETTINGS, settings)
         SparkParts(out).check(committed)
     else:
-        writer.clear()  # of the other host, or of a run that was cut off before it got anywhere
+        writer.clear()  # leftovers of the other host, or of a run that ended early
         _check_settings(out / SETTINGS, settings)
     facts = ReadingList(out / READING).extend(reader, files_per_batch, committed)
     batches: list[dict[str, Any]] = []
@@ -370,7 +370,7 @@ def _run(
 
 
 def committed_batches(checkpoint: Path) -> int:
-    """How many micro-batches Spark will not do again; it keeps the names of the last ones."""
+    """Return the number of micro-batches that Spark will not repeat; it keeps recent names."""
     folder = checkpoint / "commits"
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return max((int(name) + 1 for name in names if name.isdecimal()), default=0)
@@ -379,10 +379,10 @@ def committed_batches(checkpoint: Path) -> int:
 def _micro_batches(
     log: Path, settings: ChainSettings, out: Path, master: str, sites: int
 ) -> tuple[list[dict[str, Any]], tuple[int, int]]:
-    """Does all of the reading list that is not committed.
+    """Process the part of the reading list that is not committed.
 
     Returns:
-        rows and seconds of each batch; and the tasks that it has, and that the master could do.
+        rows and seconds of each batch; and the number of tasks, actual and possible.
     """
     with of_the_jvm(out / _SPARK_LOG), logging_to(out / _SPARK_LOG):
         session = spark_session(master, out / _SPARK_LOG)
@@ -412,7 +412,7 @@ def _micro_batches(
 
 
 def _tasks(file: Path, possible: int) -> int:
-    """Of the run: a checkpoint keeps what it began with, which is in ``file``."""
+    """Return the number of tasks; a checkpoint keeps its first number, which is in ``file``."""
     if not file.exists():
         with whole_file(file) as sink:
             sink.write(str(possible).encode())
@@ -420,5 +420,5 @@ def _tasks(file: Path, possible: int) -> int:
 
 
 def part_of(row: Row) -> OutputPart:
-    """What a row of ``OUTPUT`` holds."""
+    """Return the content of a row of ``OUTPUT``."""
     return OutputPart(row.site, row.kind, bytes(row.payload))

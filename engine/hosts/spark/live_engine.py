@@ -1,8 +1,8 @@
-"""Chains on Spark over a log that grows: one query without end, a micro-batch for each page.
+"""Chains on Spark over a growing log: one query without end, a micro-batch for each page.
 
-What a micro-batch gives is written when it comes (``LiveAnswers``), then how far that is, then
-Spark commits. So after a crash Spark may do a micro-batch again, of which all or a part is
-written: the answers of the former are left out, those of the latter compared with what is there.
+The output of a micro-batch is written first (``LiveAnswers``), then the progress is saved, then
+Spark commits. So after a crash Spark may repeat a micro-batch of which all or a part is written:
+its answers are skipped, or compared with those written.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ _VERSION: Final = (3, SNAPSHOT_VERSION)
 
 
 def spark_log(folder: Path) -> Path:
-    """What Spark says, of an engine whose state is in ``folder``."""
+    """Return the log file of Spark, for an engine with its state in ``folder``."""
     return folder.with_suffix(".log")
 
 
 class SparkEngine:
-    """The chains of every site, on a Spark master; the twin of ``live.EmbeddedEngine``.
+    """The chains of all sites, on a Spark master; the counterpart of ``live.EmbeddedEngine``.
 
     Args:
-        log: the arrival log; workers reach it, and ``folder``, under the same paths.
-        folder: of this engine's state alone. What Spark says goes to a file beside it.
-        settings: of every chain.
-        open_answers: from what ``LiveAnswers.state`` gave (empty: nothing) to the answers.
+        log: the arrival log; workers reach it and ``folder`` under the same paths.
+        folder: folder of this engine's state only. The log of Spark is a file next to it.
+        settings: settings of all chains.
+        open_answers: opens the answers from the result of ``LiveAnswers.state``, or an empty dict.
         master: any Spark master.
-        tell: takes a line for people.
+        tell: takes a line for the user.
 
     Raises:
-        UserError: no Java.
+        UserError: there is no Java.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class SparkEngine:
 
     @property
     def saved(self) -> int:
-        """Number of the log's file behind which a restart goes on.
+        """Number of the log's file after which a restart continues.
 
-        What Spark has not committed it does again, from the log.
+        Micro-batches that Spark has not committed are repeated from the log.
         """
         batch, done = self._last
         if done != self._saved and committed_batches(self._folder / CHECKPOINT) > batch:
@@ -121,13 +121,13 @@ class SparkEngine:
         self._list.sites.update(state["sites"])
         self._list.listed = skipped(self._log, self._list.listed, self._tell)
         if self._batch < 0 and self._list.listed:
-            # Else a restart would see answers, and not where they begin.
+            # Otherwise a restart would find answers without their beginning.
             self._answers.patient(partial(self._save, -1, self._list.listed))
 
     def _start(self, session: SparkSession) -> StreamingQuery:
         session.conf.set(
             "spark.sql.shuffle.partitions", session.sparkContext.defaultParallelism
-        )  # a checkpoint keeps what it began with
+        )  # a checkpoint keeps its first value
         listed = due(session, self._folder / READING, cleanSource="delete")
         return (
             chained(listed, self._settings, self._log, files=False)
@@ -137,16 +137,16 @@ class SparkEngine:
         )
 
     def upto(self, number: int) -> None:
-        """Takes the log's files up to that number.
+        """Process the log's files up to that number.
 
         Raises:
-            UserError: a worker found the log, or a query, at fault.
+            UserError: a worker found an error in the log or a query.
             SparkFailure: the Spark query failed.
         """
         while self._list.listed < number:
-            # What comes meanwhile goes on one page: small ones would only wait behind one another.
-            # A page of a life that was killed may be in Spark's list of files and in no batch yet:
-            # the next batch would be of that page and of the one that is added now.
+            # Files that arrive meanwhile go on one page, as small pages would only wait for one
+            # another. A page of a killed process may be in Spark's list of files and in no batch
+            # yet: the next batch would contain that page and the one added now.
             self._wait_for(self._all_done)
             with reading_lock(self._log):
                 self._list.add(*self._next_pieces(number))
@@ -157,13 +157,13 @@ class SparkEngine:
                 self._answers.caught_up()
 
     def idle(self) -> None:
-        """Nothing came for a while."""
+        """React to a time without input."""
         self._check()
         with self._written:
             self._answers.idle()
 
     def close(self) -> None:
-        """Returns when all is answered, and what the log's end would give is written.
+        """Wait until all is answered, and write the output for the end of the log.
 
         Raises:
             SlackwaterError: as ``upto``.
@@ -179,7 +179,7 @@ class SparkEngine:
                 self._answers.close()
 
     def _next_pieces(self, number: int) -> tuple[list[Piece], int]:
-        """Of the log, for a page, and the number of the last file in them."""
+        """Return the pieces of the log for a page, and the number of their last file."""
         pieces: list[Piece] = []
         size, done = 0, self._list.listed
         while done < number and size < BYTES_PER_PAGE and len(pieces) < FILES_PER_PAGE:
@@ -202,10 +202,10 @@ class SparkEngine:
                 raise spark_failure(str(self._query.exception()), spark_log(self._folder))
 
     def _sink(self, rows: list[Row], batch: int) -> None:
-        """Writes what a micro-batch gave, unless that was done before a crash."""
+        """Write the output of a micro-batch, unless that was done before a crash."""
         with self._written:
             if batch > self._batch:
-                # Sorted here: a sort in Spark samples its input, and so runs the chains twice.
+                # Sorted here: a sort in Spark samples its input, which would run the chains twice.
                 in_order = sorted(rows, key=lambda row: (row.site, row.number))
                 self._answers.take([part_of(row) for row in in_order if not row.last])
                 done = self._list.done_of.pop(batch)
@@ -218,7 +218,7 @@ class SparkEngine:
                 self._written.notify_all()
 
     def _save(self, batch: int, done: int) -> None:
-        """Raises OSError: it cannot be."""
+        """Save the progress; raises OSError."""
         answers, sites = self._answers.state(), sorted(self._list.sites)
         self._progress.save(done, batch=batch, sites=sites, answers=answers)
         self._answers.saved()

@@ -1,4 +1,4 @@
-"""What a run on Spark reads: a list of the log's frames, one file for each micro-batch."""
+"""The input of a run on Spark: a list of the log's frames, one file for each micro-batch."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from slackwater.engine.log.log_files import facts_in, read_file
 from slackwater.engine.log.log_folder import is_merged, numbered
 from slackwater.engine.log.whole_file import DAMAGED, NS_PER_MS, parquet_files, write_parquet
 
-# The reading list of a run without end: pages come with the log's files, and go when done.
+# The reading list of a run without end: pages follow the log's files, and are removed when done.
 #
-# As ``spark.reading_list``, but nothing is kept of what is done: the run keeps how far it
-# is, and Spark removes pages, so that a run of weeks has a folder of few files.
+# Unlike ``ReadingList``, it keeps no state of finished pages: the run saves its progress, and Spark
+# removes pages, so that the folder stays small for weeks.
 
 
 _NAME: Final = re.compile(r"page-([0-9]{12,})\.parquet")
 _DONE: Final = b"slackwater.done"
 BYTES_PER_PAGE: Final = 64 << 20
 FILES_PER_PAGE: Final = 1000
-"""Of the log; a micro-batch reads a page."""
+"""Files of the log on one page; a micro-batch reads one page."""
 
 
 class LiveList:
-    """The pages in ``folder``, made if absent. Micro-batch and page have the same number.
+    """The pages in ``folder``, created if absent. Micro-batch and page have the same number.
 
     Args:
-        folder: of this run alone.
-        first: number of the next page, if there is none in the folder.
+        folder: folder of this run only.
+        first: number of the next page if the folder has none.
         done: number of the log's last file before that page.
     """
 
@@ -53,9 +53,9 @@ class LiveList:
         self.listed = done
         """Number of the log's last file on a page."""
         self.done_of: dict[int, int] = {}
-        """By a page, the number of the log's last file up to its end."""
+        """By page, the number of the log's last file on it or on an earlier one."""
         self.sites: set[str] = set()
-        """Seen so far, in this life and, as far as was said, before."""
+        """Sites seen so far, including those known from before a restart."""
         for path in parquet_files(folder):
             found = _NAME.fullmatch(path.name)
             if found is not None and int(found[1]) >= first:
@@ -65,31 +65,29 @@ class LiveList:
                 self._after_ms = path.stat().st_mtime_ns // NS_PER_MS
 
     def add(self, pieces: Sequence[Piece], done: int, *, ends: bool = False) -> None:
-        """A page of ``pieces`` of the log, which go to file ``done``.
+        """Write a page with ``pieces`` of the log, up to file ``done``.
 
         Args:
             pieces: in order.
-            done: number of the last one of the log so far.
-            ends: behind them, the end of each site's input.
+            done: number of the log's last file so far.
+            ends: the input of each site ends after them.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the page cannot be written.
         """
         page = rows_of(pieces, self.sites, self.next, last=ends)
         schema = page.schema.with_metadata({_DONE: str(done).encode()})
         path = self._folder / f"page-{self.next:012d}.parquet"
-        self.done_of[self.next] = done  # before Spark can have read the page
+        self.done_of[self.next] = done  # set before Spark can read the page
         page = page.replace_schema_metadata(schema.metadata)
         self._after_ms = write_parquet(path, [page], schema, after_ms=self._after_ms)
         self.next, self.listed = self.next + 1, done
 
 
-# What a run on Spark reads: a list of the log's frames, one file for each micro-batch.
-#
-# Spark's file source reads the list, each file exactly once, and workers fetch the frames it names.
-# So the run decides what it reads, in which order, and when the input ends: what else lies in the
-# log's folder, its files' times, and files that come while it runs change nothing. A later run goes
-# on with what the log has got since.
+# Spark's file source reads the list, each file exactly once, and workers read the frames it names.
+# So the run determines what it reads, in which order, and when the input ends: other files in the
+# log's folder, file times, and files added during the run have no effect. A later run continues
+# with the files added since.
 
 
 LIST_COLUMNS: Final = "site string, batch long, file string, place long, rows long"
@@ -111,7 +109,7 @@ _BESIDE: Final = " in "
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """Of the list: the number of records, sites and micro-batches."""
+    """The number of records, sites and micro-batches on the list."""
 
     rows: int
     sites: int
@@ -119,13 +117,13 @@ class LogFacts:
 
 
 class ReadingList:
-    """The list in ``folder``, made if absent.
+    """The list in ``folder``, created if absent.
 
-    A row says that the frame in row ``place`` of the log's ``file`` is due, with so many ``rows``;
-    one without rows, that the input of ``site`` ends here.
+    A row says that the frame in row ``place`` of the log's ``file`` is due, with ``rows`` records;
+    a row with 0 records ends the input of ``site``.
 
     Args:
-        folder: of this run; what is in it stays as it is.
+        folder: folder of this run; existing content is kept.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -133,16 +131,17 @@ class ReadingList:
         self._folder = folder
 
     def extend(self, log: LogReader, files_per_batch: int, done: int = 0) -> LogFacts:
-        """Puts on the list what of ``log`` is not on it yet, and the end of every site behind it.
+        """Add the files of ``log`` that are not on the list, and then the end of every site.
 
         Args:
-            log: with the files that count; what it gets later is for a later run.
-            files_per_batch: of the log, at most.
-            done: micro-batches that are. Files of later ones may have been restored since.
+            log: a reader; files added later are left to a later run.
+            files_per_batch: most files of the log per micro-batch.
+            done: number of finished micro-batches; files of later ones may have been restored
+                since.
 
         Raises:
-            UserError: a file on the list is gone or has changed, or a new one would come before
-                those on it.
+            UserError: a file on the list is missing or has changed, or a new one precedes those on
+                it.
         """
         pages = [_page(path) for path in parquet_files(self._folder)]
         there = {path.name: path for path in log.files}
@@ -152,7 +151,7 @@ class ReadingList:
         for number, page in enumerate(pages):
             marks = _marks(page)
             if number >= done and marks.keys() <= there.keys() and not any(map(is_merged, marks)):
-                # Spark takes files by their times: behind one that is new, all are.
+                # Spark reads files in order of time: after a new one all must be new.
                 restored = restored or marks_now.differ(marks)
                 if restored:
                     ends = page.schema.metadata[_ENDS] == _YES
@@ -181,7 +180,7 @@ class ReadingList:
         return self._folder / f"batch-{number:012d}.parquet"
 
     def _check(self, log: LogReader, listed: dict[str, str], now: _Marks) -> None:
-        """What is on the list is what the log begins with."""
+        """Check that the log begins with the files on the list."""
         there = {path.name for path in log.files}
         for name, mark in listed.items():
             if now.differ({name: mark}):
@@ -199,7 +198,7 @@ class ReadingList:
 
 
 def _unread(files: Sequence[Path], listed: Collection[str]) -> list[Piece]:
-    """What of the log is not on the list: files with our names go by their numbers."""
+    """Return the files of the log that are not on the list; numbered files go by number."""
     ours = [numbered(path) for path in files]
     if None in ours:
         return [Piece(path, 0, 0) for path in files[len(listed) :]]
@@ -215,7 +214,7 @@ def _unread(files: Sequence[Path], listed: Collection[str]) -> list[Piece]:
 
 
 def _chunks(files: Sequence[Piece], size: int) -> Iterator[list[Piece]]:
-    """The files, ``size`` at a time; none at all are one empty chunk: of the end alone."""
+    """Yield the files, ``size`` at a time; one empty chunk, for the end, if there are none."""
     left = iter(files)
     chunk = list(islice(left, size))
     yield chunk
@@ -224,7 +223,7 @@ def _chunks(files: Sequence[Piece], size: int) -> Iterator[list[Piece]]:
 
 
 def page_of(pieces: Iterable[Piece], sites: set[str], batch: int, *, last: bool) -> pa.Table:
-    """As ``rows_of``, with marks of the log's files, by which they are known again."""
+    """Return ``rows_of`` with marks that identify the log's files later."""
     files = list(pieces)
     marks = {file.path.name: _mark(file.path) for file in files}
     metadata = {_FILES: json.dumps(marks).encode(), _ENDS: _YES if last else b"no"}
@@ -232,13 +231,13 @@ def page_of(pieces: Iterable[Piece], sites: set[str], batch: int, *, last: bool)
 
 
 def rows_of(pieces: Iterable[Piece], sites: set[str], batch: int, *, last: bool) -> pa.Table:
-    """The rows of a file of the list; adds the sites of ``pieces`` to ``sites``.
+    """Return the rows of a file of the list; adds the sites of ``pieces`` to ``sites``.
 
     Args:
-        pieces: of the log.
-        sites: seen before.
+        pieces: pieces of the log.
+        sites: sites seen before.
         batch: number of the micro-batch.
-        last: every site's input ends behind them.
+        last: the input of every site ends after them.
     """
     tables = [_SCHEMA.empty_table()]
     for file, start, _ in pieces:
@@ -272,12 +271,12 @@ def _sites(table: pa.Table) -> list[str]:
 
 
 def _marks(page: pa.Table) -> dict[str, str]:
-    """By name, what tells the files of a page from others."""
+    """Return the marks of the files on a page, by name."""
     return dict(json.loads(page.schema.metadata[_FILES]))
 
 
 class _Marks:
-    """What tells the files of a log from others now, by the names they had when they were read."""
+    """The current marks of the files of a log, by the names that they had when they were read."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._named = {path.name: path for path in files}
@@ -285,7 +284,7 @@ class _Marks:
         self._firsts = [file.first for file in self._ours]
 
     def differ(self, marks: Mapping[str, str]) -> bool:
-        """Whether one of these files is gone or another."""
+        """Whether one of these files is missing or has changed."""
         return any(self._differs(name, mark) for name, mark in marks.items())
 
     def _differs(self, name: str, mark: str) -> bool:
@@ -294,7 +293,7 @@ class _Marks:
         return self._within(name) != mark.partition(_BESIDE)[0]
 
     def _within(self, name: str) -> str | None:
-        """Of what stands for the file of that name in a merged one: what both say of its rows."""
+        """Return the mark of the rows of that file within a merged one; None: not found."""
         old_file = numbered(Path(name))
         at = bisect_right(self._firsts, old_file.first) - 1 if old_file is not None else -1
         if old_file is None or at < 0 or self._ours[at].last < old_file.last:
@@ -309,8 +308,8 @@ class _Marks:
 
 
 def _mark(path: Path) -> str:
-    """Tells a file of the log from another of its name: what it says of its rows, its size and its
-    end, where Parquet says what is in it and where.
+    """Return a mark that identifies a file of the log: facts about its rows, size, and a digest of
+    its end, which has the Parquet footer.
     """
     facts = facts_in(path)
     rows = "" if facts is None else _parts_mark(facts.each.pairs)
@@ -321,5 +320,5 @@ def _mark(path: Path) -> str:
 
 
 def _parts_mark(pairs: np.ndarray) -> str:
-    """Of files with so many rows and such checksums each."""
+    """Return a mark from numbers of rows and checksums of files."""
     return f"{pairs[:, 0].sum()} {blake2b(pairs.tobytes(), digest_size=16).hexdigest()}"

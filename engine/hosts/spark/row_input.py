@@ -34,22 +34,21 @@ from slackwater.engine.log.input.numbering import Numbering
 from slackwater.engine.log.record.record_rules import FrameError, attribute_types, checked
 from slackwater.engine.log.whole_file import DAMAGED
 
-# Frames of a DataFrame, checked where they are met: kernels trust what a frame says.
+# Frames of a DataFrame, checked in the workers, as kernels do not check their input.
 #
-# A DataFrame of frames may come from anywhere (a broker, a table of someone else's), so each is
-# held to the same rules as one in a log.
+# A DataFrame of frames may come from any system, so each frame is checked by the rules of a log.
 
 
 def frames_of(site: str, rows: Sequence[Row], attributes: Mapping[str, str] | None) -> list[Frame]:
-    """The frames of a site in the order of arrival.
+    """Return the frames of a site in order of arrival.
 
     Args:
-        site: of all.
-        rows: ``payload``, ``first_arrival``, and where each lies (``file``, ``place``).
-        attributes: the types that attributes are said to have; None: nothing is said.
+        site: site of all rows.
+        rows: ``payload``, ``first_arrival`` and place (``file``, ``place``) of each frame.
+        attributes: declared types of attributes; None: none are declared.
 
     Raises:
-        UserError: names a frame that breaks a rule, or is not what is said of it.
+        UserError: a frame breaks a rule or contradicts its declaration; the message names it.
     """
     return [_frame(site, row, attributes) for row in sorted(rows, key=_place)]
 
@@ -75,8 +74,8 @@ def _frame(site: str, row: Row, attributes: Mapping[str, str] | None) -> Frame:
 
 
 def _check_said(frame: Frame, first_arrival: int, attributes: Mapping[str, str]) -> None:
-    """Frames go by what their rows say, and results are typed by what is said of attributes: there
-    a whole number may stand for a fraction, nothing else for anything.
+    """Check arrival and attribute types against their declarations; an integer may stand for a
+    float, no other type for another.
     """
     if frame.first_arrival != first_arrival:
         raise FrameError(f"it begins at arrival {frame.first_arrival}")
@@ -87,10 +86,10 @@ def _check_said(frame: Frame, first_arrival: int, attributes: Mapping[str, str])
             raise FrameError(f"attribute {name!r} is {found}, attributes= says {said}")
 
 
-# Plain rows of a DataFrame as records: columns checked on the driver, rows in the workers.
+# Plain rows of a DataFrame as records: columns are checked on the driver, rows in the workers.
 #
-# What the schema can show is refused when the step is applied. What only data can show (nulls,
-# times out of range) is refused where the row is met, and the message names the row.
+# Errors in the schema are raised when the step is applied. Errors in data (nulls, times out of
+# range) are raised for the row, which the message names.
 
 
 _TEXTS: Final = (r.SITE, r.STREAM, r.SOURCE, r.CLOCK, r.TYPE)
@@ -99,20 +98,20 @@ _COUNTS: Final = (r.SEQ, r.INCARNATION)
 _FIELDS: Final = (*_TEXTS, *_TIMES, *_COUNTS)
 _NEEDED: Final = (r.SOURCE, r.TS, r.ARRIVAL)
 _CONTENT: Final = "slackwater content"
-"""A column with 64 bits of a row's fields and attributes, by which a copy is known."""
+"""A column with 64 bits of a row's fields and attributes, which identifies copies."""
 _ORDER: Final = (r.ARRIVAL, r.SOURCE, r.STREAM, r.INCARNATION, r.TS, r.SEQ, r.TYPE)
-"""Rows of one arrival have an order, too: the answer must not depend on Spark's shuffle."""
+"""Rows of one arrival are ordered, too: results must not depend on Spark's shuffle."""
 _REMEMBERED: Final = 1 << 13
-"""Numbers whose content a step remembers: a stream writes them to its state with each batch."""
+"""Numbers whose content a step remembers; a stream writes them to its state in each batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """What the columns are, for the workers.
+    """Roles of the columns, for the workers.
 
-    ``units``: ns of one step of each column of times. ``attributes``: types (``int float bool
-    str``) of the columns that are attributes; ``taken``: of those that are wanted. ``numbered``:
-    every event needs a ``seq``. ``bits``: of counters that wrap around, by stream.
+    ``units``: unit of each column of times [ns]. ``attributes``: types (``int float bool str``) of
+    the attribute columns; ``taken``: the selected ones. ``numbered``: every event needs a ``seq``.
+    ``bits``: of counters that wrap around, by stream.
     """
 
     units: dict[str, int]
@@ -122,7 +121,7 @@ class RowPlan:
     bits: Mapping[str, int] = field(default_factory=dict)
 
     def numbering(self) -> Numbering:
-        """The numbers of a site's rows, from the first on."""
+        """Return the numbering for a site's rows from the first on."""
         return Numbering(self.bits, _REMEMBERED)
 
 
@@ -130,17 +129,17 @@ def plan_rows(
     df: DataFrame, attributes_read: set[str] | None, time_unit: str, *, numbered: bool,
     bits: Mapping[str, int] | None = None,
 ) -> tuple[DataFrame, RowPlan]:  # fmt: skip
-    """The columns of ``df`` that matter, each of one type, and what they are.
+    """Return the relevant columns of ``df``, with one type each, and their roles.
 
     Args:
-        df: with a column for each field of a record; every other column is an attribute.
-        attributes_read: attributes to take; None = all.
-        time_unit: of columns of whole numbers that are times.
+        df: has a column for each field of a record; every other column is an attribute.
+        attributes_read: attributes to select; None: all.
+        time_unit: unit of integer columns that are times.
         numbered: whether every event needs a number.
         bits: of counters that wrap around, by stream.
 
     Raises:
-        UserError: a column is missing, there twice, or of a type that it cannot have.
+        UserError: a column is missing, duplicate, or of a wrong type.
     """
     names = df.columns
     needed = [r.SOURCE, *([r.SEQ] if numbered else []), r.TS, r.ARRIVAL]
@@ -183,7 +182,7 @@ def plan_rows(
     if r.SEQ in names:
         every = [_column(f) for f in df.schema if f.name not in (*_FIELDS, r.SITE)
                  and _attribute_type(f.dataType) is not None]  # fmt: skip
-        # Taken or not, and with their nulls, which a hash passes over.
+        # Selected or not, and with their nulls, which the hash ignores.
         content = [part for column in every for part in (column, column.isNull())]
         chosen.append(F.xxhash64(F.lit(0), *content).alias(_CONTENT))
     return df.select(*chosen), RowPlan(units, attributes, frozenset(taken), numbered, bits or {})
@@ -194,7 +193,7 @@ def _column(of: StructField) -> Column:
 
 
 def _time(name: str, column: Column, kind: DataType, time_unit: str) -> tuple[Column, int]:
-    """The column as whole numbers, and the ns of one."""
+    """Return the column as integers, and their unit [ns]."""
     if isinstance(kind, DateType | TimestampNTZType):
         column, kind = column.cast("timestamp"), TimestampType()
     if isinstance(kind, TimestampType):
@@ -231,17 +230,17 @@ def _no_attribute(name: str, kind: DataType) -> UserError:
 def frame_of(
     site: str, rows: Sequence[Row], plan: RowPlan, numbering: Numbering | None = None
 ) -> Frame:
-    """The rows of a site as one frame, in the order of arrival.
+    """Return the rows of a site as one frame, in order of arrival.
 
     Args:
-        site: of all.
-        rows: of the columns that ``plan_rows`` chose.
-        plan: what they are.
+        site: site of all rows.
+        rows: columns chosen by ``plan_rows``.
+        plan: roles of the columns.
         numbering: of the site's rows so far; None: these are the first.
 
     Raises:
-        UserError: names a row whose ``ts``, ``arrival``, ``source`` or number is missing, or whose
-            time or number is out of range.
+        UserError: a row lacks ``ts``, ``arrival``, ``source`` or a number, or its time or number
+            is out of range; the message names the row.
     """
     names = [name for name in rows[0].__fields__ if name != r.SITE]
     values = zip(*([row[name] for name in names] for row in rows), strict=True)
@@ -279,7 +278,7 @@ def _number(
     site: str, table: pa.Table, columns: dict[str, pa.Array], content: dict[str, pa.Array],
     numbering: Numbering,
 ) -> None:  # fmt: skip
-    """``seq`` and ``incarnation`` as files have them (``engine.log.input.numbering``)."""
+    """Set ``seq`` and ``incarnation`` as for files (``engine.log.input.numbering``)."""
     intake = RowIntake(1, numbering)
     fields = {name: column for name, column in columns.items() if name in _FIELDS}
     lines = np.arange(1, table.num_rows + 1)
@@ -309,14 +308,14 @@ def _in_ns(site: str, table: pa.Table, name: str, unit: int) -> pa.Array:
 
 
 def _finite(site: str, table: pa.Table, name: str) -> pa.Array:
-    """Without NaN, which says that there is no value."""
+    """Return the column with null for NaN; infinite values are refused."""
     column, infinite = without_nan(table[name].combine_chunks())
     _refuse(site, table, name, pa.array(infinite), "has an infinite")
     return column
 
 
 def _refuse(site: str, table: pa.Table, name: str, wrong: Any, what: str) -> None:
-    """Names the first row that is ``wrong``."""
+    """Raise an error that names the first ``wrong`` row, if any."""
     if not pc.any(wrong).as_py():
         return
     row = pc.index(wrong, value=True).as_py()
