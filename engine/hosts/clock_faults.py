@@ -1,4 +1,4 @@
-"""Sources whose clocks keep their events out of results, or out of order: whose, and what to do."""
+"""Sources whose clocks exclude their events from results or disturb the order, with remedies."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from slackwater.engine.kernels.records import NS_PER_S
 from slackwater.engine.log.arrival_log import Log, opened
 from slackwater.engine.log.describe import group_rows, ints, string_codes
 
-# What a log says of its clocks: stamps and arrivals of their events, and their syncs.
+# Clock readings in a log: times and arrivals of events, and syncs.
 
 
 _OF_SYNC: Final = (r.TS, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 
 
 class ClockReadings(Struct, frozen=True):
-    """Of one clock; int64 [ns], in order of arrival.
+    """Readings of one clock; int64 [ns], in order of arrival.
 
-    ``sources``: whose events it stamped. ``ts``, ``arrival``: of its events. ``syncs``: by name of
-    the field (``ts arrival offset delay precision``), of those that have an offset.
+    ``sources``: sources whose events it stamped. ``ts``, ``arrival``: of these events. ``syncs``:
+    syncs with an offset, by field (``ts arrival offset delay precision``).
     """
 
     site: str
@@ -48,7 +48,7 @@ class ClockReadings(Struct, frozen=True):
 
 
 class _Parts(Struct):
-    """What is collected of one clock."""
+    """Collected parts of one clock's readings."""
 
     sources: dict[str, None]
     events: list[tuple[np.ndarray, np.ndarray]]
@@ -58,10 +58,10 @@ class _Parts(Struct):
 def clock_readings(
     frames: Iterable[Frame], advanced: Callable[[int], None] = lambda _rows: None
 ) -> list[ClockReadings]:
-    """Of every clock that stamped events or was synchronised, by site and name.
+    """Return the readings of every clock with events or syncs, by site and name.
 
     Args:
-        frames: of a log.
+        frames: frames of a log.
         advanced: takes the number of records after each frame.
     """
     found: dict[tuple[str, str], _Parts] = {}
@@ -107,28 +107,28 @@ def _add(found: dict[tuple[str, str], _Parts], frame: Frame) -> None:
             parts.sources |= dict.fromkeys(sources[code] for code in np.unique(source[group]))
             parts.events.append((ts[group], arrival[group]))
         else:
-            # A sync may lack its time: then it holds from its arrival on, as near as is known.
+            # A sync without a time is taken to be from its arrival.
             when = np.where(stamped[group], ts[group], arrival[group] - offset[group])
             columns = {name: numbers(name)[0][group] for name in _OF_SYNC}
             parts.syncs.append(columns | {r.TS: when})
 
 
-# Sources whose clocks keep their events out of results, or out of order.
+# Excluded events by source, with the likely reason and a remedy.
 
 
 _UNIT_NS: Final = 30 * 86_400 * NS_PER_S
-"""So far ahead a clock is seldom, and a wrong unit of time often."""
+"""A clock is rarely this far ahead; a wrong time unit is more likely."""
 _MOST: Final = 3
-"""Sources that are named one by one."""
+"""Largest number of sources with a line of their own."""
 
 
 def excluded_lines(counters: dict[str, Any], log: Path | Log, how: str = "--clock {}") -> list[str]:
-    """A line per source with events set aside, the most first; none without such a source.
+    """Return a line per source with excluded events, largest number first.
 
     Args:
-        counters: of the pass.
-        log: its input, in which the clocks of these sources are looked at.
-        how: to say what is known of a clock.
+        counters: counters of the pass.
+        log: input of the pass, from which the clocks are estimated.
+        how: syntax for statements about clocks.
     """
     lost = _excluded(counters)
     if not lost:
@@ -143,7 +143,7 @@ def excluded_lines(counters: dict[str, Any], log: Path | Log, how: str = "--cloc
         found = estimate(of.ts, of.arrival)
         of_site.setdefault(of.site, []).append(found)
         for key in ((of.site, source) for source in of.sources):
-            # Of several clocks of a source, the one that is furthest ahead.
+            # If a source has several clocks, use the one that is furthest ahead.
             if key not in known or found.most_ns < known[key].most_ns:
                 readings[key], known[key] = of, found
     fastest = {site: fastest_delay(estimates) for site, estimates in of_site.items()}
@@ -161,16 +161,16 @@ def excluded_lines(counters: dict[str, Any], log: Path | Log, how: str = "--cloc
 
 
 def behind_excluded(lines: Iterable[str], headline: str) -> str:
-    """``headline`` behind these lines: what is in no result comes before what is in some."""
+    """Put ``headline`` after these lines: events without results are mentioned first."""
     return " ".join([*(f"{line[0].upper()}{line[1:]}." for line in lines), headline])
 
 
 def clocks_set_back(names: set[tuple[str, str]], log: Path | Log) -> dict[tuple[str, str], int]:
-    """By how much at most the clock of each of these sources was set back [ns], as arrivals show.
+    """Return by how much the clocks of these sources were set back at most [ns], by arrivals.
 
     Args:
         names: (site, source).
-        log: the input; without arrivals there is nothing to report.
+        log: the input; without arrivals the result is empty.
     """
     reader = opened(log)
     found: dict[tuple[str, str], int] = {}
@@ -185,7 +185,7 @@ def clocks_set_back(names: set[tuple[str, str]], log: Path | Log) -> dict[tuple[
 
 
 def _excluded(counters: dict[str, Any]) -> dict[tuple[str, str], Counter[str]]:
-    """``arrived``, ``future`` and ``jump`` of each source that lost any."""
+    """Return ``arrived``, ``future`` and ``jump`` of each source with excluded events."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for site, of in counters["sites"].items():
         for lane in of["lanes"]:

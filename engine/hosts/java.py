@@ -1,6 +1,6 @@
-"""Finds the Java that Spark runs on: JAVA_HOME, then PATH, then the usual folders.
+"""Find the Java for Spark: JAVA_HOME, then PATH, then the usual folders.
 
-Only the standard library, because ``scripts/setup.py`` uses it before anything is installed.
+It imports only the standard library, as ``scripts/setup.py`` uses it before the installation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from slackwater.engine.core.errors import EXTRAS, UserError
 
 JAVA_MIN: Final = 17
-"""Oldest Java that PySpark 4 runs on."""
+"""Oldest Java that PySpark 4 supports."""
 JVM_FOLDERS: Final = (
     "/usr/lib/jvm/*",
     "/opt/java/*",
@@ -26,13 +26,13 @@ JVM_FOLDERS: Final = (
 )
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
 _OS_RELEASE: Final = Path("/etc/os-release")
-# The first release whose default Java is new enough and which may lack openjdk-17.
+# The first release whose default Java is new enough; it may lack openjdk-17.
 _DEFAULT_JRE_FROM: Final = {"debian": 13, "ubuntu": 25}
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java found: its home folder, its major version, and what led to it."""
+    """A Java installation: home folder, major version, and how it was found."""
 
     home: Path
     major: int
@@ -40,22 +40,21 @@ class Java:
 
 
 def major_version(text: str) -> int | None:
-    """The major version in the output of ``java -version``: 8 of ``1.8.0_392``, 17 of ``17.0.2``.
-
-    None when the text names no version.
+    """Return the major version in the output of ``java -version``: 8 of ``1.8.0_392``, 17 of
+    ``17.0.2``; None if it has no version.
     """
     found = _VERSION.search(text)
     return int(found[1]) if found else None
 
 
 def ask_version(java: Path) -> str:
-    """What ``java -version`` prints; empty when it cannot be run."""
+    """Return the output of ``java -version``; empty if it cannot be run."""
     try:
         done = subprocess.run(  # noqa: S603 - a path found on this machine
             [java, "-version"], check=False, capture_output=True, text=True, timeout=20
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""  # not a Java that works: the caller goes on with the next place
+        return ""  # not a working Java: the caller tries the next place
     return done.stderr + done.stdout
 
 
@@ -65,13 +64,13 @@ def find_java(
     folders: Iterable[Path],
     version: Callable[[Path], str] = ask_version,
 ) -> list[Java]:
-    """Every working Java, in the order in which slackwater tries them.
+    """Return every working Java, in the order of preference.
 
     Args:
-        environ: where JAVA_HOME is looked up.
+        environ: has JAVA_HOME, if it is set.
         which: finds a program on PATH.
         folders: further homes; tried from the oldest version to the newest.
-        version: gives the output of ``java -version`` for a ``bin/java``.
+        version: returns the output of ``java -version`` for a ``bin/java``.
     """
     places = []
     if environ.get("JAVA_HOME"):
@@ -95,14 +94,14 @@ def _probe(home: Path, found_by: str, version: Callable[[Path], str]) -> Java | 
 
 
 def choose_java(found: list[Java], install: str) -> Java:
-    """The first Java that is new enough.
+    """Return the first Java that is new enough.
 
     Args:
-        found: as ``find_java`` gives them.
-        install: the line that installs Java here, for the message.
+        found: result of ``find_java``.
+        install: the line that installs Java on this system, for the message.
 
     Raises:
-        UserError: none is new enough; says what was found and what to type.
+        UserError: none is new enough; the message says what was found and what to type.
     """
     for java in found:
         if java.major >= JAVA_MIN:
@@ -115,10 +114,10 @@ def choose_java(found: list[Java], install: str) -> Java:
 
 
 def apt_package(os_release: str | None = None) -> str | None:
-    """The Debian or Ubuntu package with a Java that is new enough, None on other systems.
+    """Return the Debian or Ubuntu package with a suitable Java; None on other systems.
 
     Args:
-        os_release: text of /etc/os-release; read when not given.
+        os_release: text of /etc/os-release; None: read the file.
     """
     system, release = _system(_read_os_release() if os_release is None else os_release)
     if system not in _DEFAULT_JRE_FROM:
@@ -128,7 +127,7 @@ def apt_package(os_release: str | None = None) -> str | None:
 
 
 def install_line(os_release: str | None = None) -> str:
-    """What to type to install Java on this system."""
+    """Return what to type to install Java on this system."""
     text = _read_os_release() if os_release is None else os_release
     package = apt_package(text)
     if package is not None:
@@ -144,7 +143,7 @@ def _read_os_release() -> str:
 
 
 def _system(os_release: str) -> tuple[str, int | None]:
-    """Family (``debian``, ``ubuntu``, ``fedora`` or another id) and major release, if numbered."""
+    """Return family (``debian``, ``ubuntu``, ``fedora`` or another id) and major release."""
     fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', os_release, re.MULTILINE))
     names = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
     family = next((name for name in names if name in {*_DEFAULT_JRE_FROM, "fedora"}), names[0])
@@ -153,22 +152,22 @@ def _system(os_release: str) -> tuple[str, int | None]:
 
 
 def installed_java() -> list[Java]:
-    """Every working Java of this machine, in the order in which slackwater tries them."""
+    """Return every working Java of this machine, in the order of preference."""
     folders = [home for pattern in JVM_FOLDERS for home in Path("/").glob(pattern[1:])]
     return find_java(os.environ, shutil.which, folders)
 
 
 def java_home() -> Path:
-    """Home of the Java that Spark is to run on.
+    """Return the home of the Java for Spark.
 
     Raises:
-        UserError: no Java 17 or newer; says what to install on this system.
+        UserError: no Java 17 or newer; the message says what to install.
     """
     return choose_java(installed_java(), install_line()).home
 
 
 def spark_lacks() -> str:
-    """What Spark needs and this machine does not have, with what to type; empty: nothing."""
+    """Return what Spark lacks on this machine, and what to type; empty: nothing."""
     missing = [name for name in EXTRAS["spark"][0] if find_spec(name) is None]
     said = [f"Spark needs {', '.join(missing)}: pip install 'slackwater[spark]'"] if missing else []
     try:
@@ -179,13 +178,13 @@ def spark_lacks() -> str:
 
 
 def need_spark(instead: str) -> None:
-    """Asks for Spark before work that uses it.
+    """Refuse work that needs Spark if Spark cannot run.
 
     Args:
-        instead: how to go on without Spark, as "drop --spark".
+        instead: how to continue without Spark, as "drop --spark".
 
     Raises:
-        UserError: it cannot run here; says what to install.
+        UserError: Spark cannot run; the message says what to install.
     """
     lacks = spark_lacks()
     if lacks:

@@ -1,4 +1,4 @@
-"""What a pass is to do: from the short forms of a command or a call to the chains' settings."""
+"""The options of a pass: convert short forms of a command or a call to chain settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from slackwater.engine.query.reference_tables import (
 
 
 def statement_text(file: Path, of: str, named: str = "") -> str:
-    """What stands in ``file``; ``of``: what that is; ``named``: the file, where an error says it.
+    """Return the text of ``file``; ``of``: its content, ``named``: its name, both for messages.
 
     Raises:
         UserError: it cannot be read.
@@ -48,10 +48,10 @@ def statement_text(file: Path, of: str, named: str = "") -> str:
 
 
 def read_definitions(file: Path | None) -> dict[str, Definition]:
-    """The constraints of ``file``, by name; None: there are none.
+    """Return the constraints of ``file``, by name; None: there are none.
 
     Raises:
-        UserError: it cannot be read, or one of them, with its line.
+        UserError: the file or a constraint cannot be read; the message has the line.
     """
     if file is None:
         return {}
@@ -62,10 +62,10 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
 
 
 def read_tables(sources: Mapping[str, Any]) -> Tables:
-    """The tables by name; each is a path, or a table in memory, or was read before.
+    """Return the tables by name; a source is a path, a table in memory, or a table read before.
 
     Raises:
-        UserError: one cannot be read, with its line.
+        UserError: a table cannot be read; the message has the line.
     """
     if not sources:
         return NO_TABLES
@@ -82,15 +82,15 @@ def read_tables(sources: Mapping[str, Any]) -> Tables:
 
 
 def named_tables(words: Sequence[str]) -> dict[str, str]:
-    """``NAME=FILE`` words as a dict."""
+    """Return ``NAME=FILE`` words as a dict."""
     return named_words(words, "--table", "NAME=FILE, as in --table tags=tags.csv")
 
 
 def named_words(words: Iterable[str], option: str, form: str) -> dict[str, str]:
-    """``NAME=WORD`` of ``option`` as a dict; ``form``: how each is written.
+    """Return ``NAME=WORD`` words of ``option`` as a dict; ``form``: its syntax for messages.
 
     Raises:
-        UserError: one is without ``=``, or a name is given twice.
+        UserError: a word lacks ``=``, or a name occurs twice.
     """
     found: dict[str, str] = {}
     for each in words:
@@ -103,15 +103,15 @@ def named_words(words: Iterable[str], option: str, form: str) -> dict[str, str]:
     return found
 
 
-# Options of a pass: from the short forms of a command or a call to the chains' settings.
+# Options of a pass.
 
 
 @dataclass(frozen=True, slots=True)
 class PassRequest:
     """Options of a pass as typed, for its report.
 
-    ``files``: the input; ``command``: all of it. ``order``: None: the
-    input decides. ``excluded``: a line per source of which events were set aside.
+    ``files``: the input; ``command``: the whole command. ``order`` None: by the input.
+    ``excluded``: lines about excluded events, per source.
     """
 
     files: Sequence[str]
@@ -123,11 +123,11 @@ class PassRequest:
 
 
 SEQUENCE: Final = "sequence"
-"""The order of events that have numbers."""
+"""The default order, for events with sequence numbers."""
 
 
 class CommandOption(Struct, frozen=True):
-    """How a command shows a field as an option, which has the field's name."""
+    """Shows a field as a command option of the same name."""
 
     metavar: str
     help: str
@@ -153,7 +153,7 @@ Clock = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderOptions:
-    """How events are put in order, each option as the command line has it."""
+    """Options of the order of events, as on the command line."""
 
     order: Annotated[
         str | None,
@@ -167,14 +167,14 @@ class OrderOptions:
     clock: Clock = ()
 
     def ordering(self, time_unit: str, *, late: bool = False) -> ChainSettings:
-        """The settings of chains that give the ordered stream and answer nothing.
+        """Return settings of chains that emit the ordered stream and have no queries.
 
         Args:
             time_unit: of durations without one.
             late: whether late and quarantined events are kept.
 
         Raises:
-            UserError: an option is at fault; says how to write it.
+            UserError: an option is invalid; the message has its syntax.
         """
         unit_ns(time_unit)
         return ChainSettings(
@@ -191,7 +191,7 @@ class OrderOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOptions(OrderOptions):
-    """How queries are answered: the options of a command, a call and a server's settings."""
+    """Options of queries, for a command, a call and a server's settings."""
 
     barrier: Annotated[
         str | None,
@@ -259,10 +259,10 @@ class QueryOptions(OrderOptions):
     ] = MATCHES_MAX
 
     def tables(self) -> Tables:
-        """Those that queries may look up, read now.
+        """Read the tables for LOOKUP.
 
         Raises:
-            UserError: one cannot be read, with its line.
+            UserError: a table cannot be read; the message has the line.
         """
         return read_tables(named_tables(self.table))
 
@@ -274,16 +274,16 @@ class QueryOptions(OrderOptions):
         late: bool = False,
         on_spark: bool = False,
     ) -> ChainSettings:
-        """The settings of chains that answer ``plans``.
+        """Return settings of chains that answer ``plans``.
 
         Args:
-            plans: of the queries.
+            plans: plans of the queries.
             time_unit: of durations without one.
             late: whether late and quarantined events are kept.
-            on_spark: where the chains run.
+            on_spark: whether the chains run on Spark.
 
         Raises:
-            UserError: an option is at fault; says how to write it.
+            UserError: an option is invalid; the message has its syntax.
         """
         if self.matches_max < 1:
             raise UserError(
@@ -315,10 +315,10 @@ class QueryOptions(OrderOptions):
 
 
 def read_guards(text: str, time_unit: str) -> Guards:
-    """The future guard of ``--guard``: a duration, or ``off``.
+    """Return the future guard of ``--guard``: a duration, or ``off``.
 
     Raises:
-        UserError: neither.
+        UserError: it is neither.
     """
     if text == "off":
         return Guards(None)

@@ -1,6 +1,6 @@
 """From an input to answers: input -> arrival log -> chains on a host -> files.
 
-What the commands ``query``, ``order`` and ``run`` share. Heavy hosts load only when they are used.
+The commands ``query``, ``order`` and ``run`` share this. Spark is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -69,17 +69,16 @@ from slackwater.engine.query.plan import Plan
 
 # Host of the chains without Spark: the same chains, one after another in this process.
 #
-# For tests, tiny traces and machines without Java; the answers equal those of
-# ``engine.hosts.spark``.
+# For tests, small traces and machines without Java; results equal those of ``engine.hosts.spark``.
 
 
 _ROWS_PER_BATCH: Final = 1 << 18
 _RESULTS_AT_ONCE: Final = 1 << 16
 _SITES_AT_ONCE: Final = 2048
-"""Sites are independent of one another: with more of them the log is read several times, so that
-memory holds the chains of so many."""
+"""Sites processed in one pass over the log, which bounds the memory of their chains; with more
+sites the log is read several times."""
 _ROWS_UNCOMPILED: Final = 1000
-"""Of a batch while kernels may run as plain Python: so often it is seen whether that takes long."""
+"""Rows of a batch while kernels may run uncompiled; after each batch the time is checked."""
 
 
 def run_in_process(
@@ -143,7 +142,7 @@ def run_in_process(
 
 
 def _sliced(frames: Iterable[Frame], rows: int) -> Iterator[Frame]:
-    """The same records, in frames of at most ``rows``."""
+    """Yield the same records in frames of at most ``rows``."""
     for frame in frames:
         if frame.rows <= rows:
             yield frame
@@ -152,7 +151,7 @@ def _sliced(frames: Iterable[Frame], rows: int) -> Iterator[Frame]:
 
 
 def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> Iterator[list[OutputPart]]:
-    """What the frames give, together if it is little."""
+    """Yield the output for the frames, combined if it is small."""
     parts: list[OutputPart] = []
     rows = 0
     for site in sorted(frames):
@@ -165,19 +164,19 @@ def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> Iterator
     yield parts
 
 
-# Which clocks the events of an input that ends will name, before the first of them is read.
+# Clocks that the events of a finite input will name, found before the pass.
 
 
 _FRAMES: Final = 256
-"""Looked through; what only comes later is known when it comes."""
+"""Frames that are inspected; later clocks are known only when they come."""
 _SITES: Final = 256
 _CLOCKS: Final = 64
 _LANES: Final = 1024
 
 
 def with_upcoming_clocks(log: Path | Log, settings: ChainSettings) -> ChainSettings:
-    """``settings`` that know the clocks of ``log``: a match may be ruled out by an event of a clock
-    that has not been heard of yet.
+    """Return ``settings`` with the clocks of ``log``: an event of a clock that is not yet known may
+    invalidate a match.
 
     Raises:
         UserError: not an arrival log, or a damaged one.
@@ -201,7 +200,7 @@ def with_upcoming_clocks(log: Path | Log, settings: ChainSettings) -> ChainSetti
 
 
 def _some(lanes: set[Lane]) -> tuple[Lane, ...]:
-    """Of as many clocks as are looked at; of anything where there is too much to tell apart."""
+    """Return the lanes of at most ``_CLOCKS`` clocks; without detail if there are too many."""
     clocks = sorted({clock for clock, _ in lanes})[:_CLOCKS]
     found = [lane for lane in lanes if lane[0] in clocks]
     if len(found) > _LANES:
@@ -210,7 +209,7 @@ def _some(lanes: set[Lane]) -> tuple[Lane, ...]:
 
 
 def _clocks(frame: Frame) -> tuple[set[Lane], set[str]]:
-    """The lanes of a frame's events, and the clocks of its syncs that come before their events."""
+    """Return the lanes of a frame's events, and the clocks with a sync before their events."""
     batch, clock = frame.batch, clock_names(frame.batch)
     nothing = pa.nulls(batch.num_rows, pa.string())
     names = [clock, *(batch.column(name) if name in batch.schema.names else nothing
@@ -230,7 +229,7 @@ def _clocks(frame: Frame) -> tuple[set[Lane], set[str]]:
 
 
 def _firsts(names: Sequence[pa.Array], rows: np.ndarray) -> list[int]:
-    """Of ``rows`` the first of each that have the same ``names``."""
+    """Return the first of ``rows`` for each combination of ``names``."""
     groups = group_rows([string_codes(column)[0][rows] for column in names])
     first: list[int] = rows[groups.first_row].tolist()
     return first
@@ -243,24 +242,24 @@ Advanced = Callable[[int], None]
 
 
 class Host(Struct, frozen=True):
-    """Where chains run: ``master`` None = in this process, else a Spark master."""
+    """The host of chains: this process if ``master`` is None, else a Spark master."""
 
     master: str | None = None
 
     def store(self, directory: Path, *, is_kept: bool) -> PartStore:
-        """Where this host leaves the parts of a pass that nobody reads but this process.
+        """Return a store for the parts of a pass, in memory if only this process reads them.
 
-        ``is_kept``: somebody else reads them, too.
+        ``is_kept``: others read the parts, too.
         """
         return PartStore(directory, 0 if is_kept or self.master else HELD_BYTES)
 
     def run(
         self, log: Path | Log, settings: ChainSettings, out: PartStore, advanced: Advanced
     ) -> Any:
-        """One pass; gives the counters (see ``engine.scenario``).
+        """Run one pass; return the counters (see ``engine.scenario``).
 
         Raises:
-            UserError: the order looks at an attribute that is not there, or is no number.
+            UserError: the order reads an attribute that is missing or not a number.
         """
         check_order(log, settings)
         if self.master is None:
@@ -274,17 +273,18 @@ class Host(Struct, frozen=True):
 
 
 def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
-    """The same failure, all that Spark said being in the file ``log`` now."""
+    """Return the failure with Spark's log moved to the file ``log``."""
     failure.log.rename(log)
     return SparkFailure(failure.cause, log)
 
 
 @contextmanager
 def work_folder(work: Path | None) -> Iterator[Path]:
-    """The folder of log, checkpoint and parts.
+    """Yield the folder of log, checkpoint and parts.
 
     Args:
-        work: the user's, made if absent; None: a new one, of which only the log of a failure stays.
+        work: the user's folder, created if absent; None: a temporary folder, of which only the log
+            of a failure is kept.
 
     Raises:
         UserError: it cannot be a folder.
@@ -305,10 +305,12 @@ def work_folder(work: Path | None) -> Iterator[Path]:
 
 
 class Prepared(Struct, frozen=True):
-    """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``.
-    ``counted_lanes``: what was found of the numbers of an input that was no log yet; ``numbered``:
-    whether it has any, as far as is known. ``ends``: nothing will be added to it. ``dated``:
-    some of its times were dates, no numbers. ``nulls``: as an ``InputRead`` has them.
+    """An input as an arrival log.
+
+    ``bad_count``: lines refused with ``on_bad="skip"``. ``counted_lanes``: findings about sequence
+    numbers, unless the input is a log; ``numbered``: whether it has any, as far as is known.
+    ``ends``: the input is complete. ``dated``: some times were dates, not numbers. ``nulls``: as in
+    ``InputRead``.
     """
 
     log: Log
@@ -321,11 +323,11 @@ class Prepared(Struct, frozen=True):
 
     @property
     def directory(self) -> Path:
-        """Where the log is, of an input that was not ``held``."""
+        """Folder of the log, for an input that is not in memory."""
         return _on_disk(self.log)
 
     def reopened(self) -> Prepared:
-        """The same input, of which a log is read as far as it is now."""
+        """Return the same input; a log is opened again in its current state."""
         return structs.replace(self, log=LogReader(self.directory))
 
 
@@ -343,13 +345,13 @@ def prepare(
     *,
     hold: bool = False,
 ) -> Prepared:
-    """``source`` itself when it is a log, else a log made of it under ``work``.
+    """Return ``source`` if it is a log, else a log of it under ``work``.
 
-    Called again with the same ``work``, the log that is there is kept, as a checkpoint knows it.
-    ``hold``: nobody but this process will read it, so it may stay in memory.
+    Another call with the same ``work`` keeps the existing log, to which a checkpoint refers.
+    ``hold``: only this process reads the log, so it may stay in memory.
 
     Raises:
-        UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
+        UserError: the input is unreadable or invalid; or ``work`` has another input's log.
     """
     reader = open_input(source, form, on_bad, dead_letter)
     if isinstance(reader, LogReader):
@@ -383,11 +385,11 @@ def prepare(
 def with_default_order(
     prepared: Prepared, settings: ChainSettings, time_unit: str
 ) -> tuple[ChainSettings, str]:
-    """The settings where no order is named, and its name: ``sequence``, or by event time for an
-    input without numbers whose events are not in order of it, as the clocks that the user states
-    correct it.
+    """Return the settings and the name of the default order.
 
-    It stays ``sequence`` where intervals come when they end, or promises between the events.
+    It is ``sequence``, or ``kslack`` for an input without sequence numbers whose events, corrected
+    by the declared clocks, are not in order of event time. It stays ``sequence`` for intervals that
+    arrive when they end, and for inputs with other records than events.
     """
     if prepared.numbered:
         return settings, SEQUENCE
@@ -411,12 +413,12 @@ def with_default_order(
 def run_pass(
     prepared: Prepared, settings: ChainSettings, host: Host, out: PartStore, advanced: Advanced
 ) -> dict[str, Any]:
-    """One pass over an input; returns its counters.
+    """Run one pass over an input; return its counters.
 
-    Arrivals that are line numbers are no instants: the future guard is off then.
+    Arrivals that are line numbers are not instants, so the future guard is off.
 
     Raises:
-        UserError: as of ``Host.run``.
+        UserError: as for ``Host.run``.
     """
     if not prepared.log.arrival_given:
         settings = replace(settings, guards=Guards(None))
@@ -427,12 +429,12 @@ def run_pass(
 def warnings_after(
     prepared: Prepared, counters: dict[str, Any], excluded: list[str], see: str
 ) -> list[str]:
-    """What a pass has shown of clocks and numbers; events that are in no result come first.
+    """Return warnings after a pass on clocks and numbers; events that are in no result come first.
 
     Args:
         prepared: the input.
-        counters: of the pass.
-        excluded: what ``excluded_lines`` says of it.
+        counters: counters of the pass.
+        excluded: result of ``excluded_lines``.
         see: the command or function that finds another order.
     """
     return [
@@ -447,7 +449,7 @@ def warnings_after(
 
 
 def _content(log: Path) -> list[tuple[str, bytes]]:
-    """Name and digest of each of the log's files: the same input gives the same bytes."""
+    """Return name and digest of each of the log's files; the same input gives the same bytes."""
     found = []
     for path in parquet_files(log):
         with path.open("rb") as file:
@@ -458,12 +460,12 @@ def _content(log: Path) -> list[tuple[str, bytes]]:
 def check_plans(
     log: Path | Log, plans: Iterable[Plan], declared: Mapping[str, str] | None = None
 ) -> None:
-    """Every attribute that the plans name must be in the log, with a fitting type.
+    """Check that every attribute in the plans is in the log, with a suitable type.
 
-    ``declared``: types of attributes that sources have, whether or not an event of theirs came.
+    ``declared``: types of attributes of sources, known even without events.
 
     Raises:
-        UserError: an unknown attribute; names the ones there are, with a caret.
+        UserError: an attribute is unknown; the message has a caret and the known ones.
     """
     plans = list(plans)
     attributes: set[str] = set()
@@ -475,10 +477,10 @@ def check_plans(
 
 
 def check_order(log: Path | Log, settings: ChainSettings) -> None:
-    """What an ordering operator looks at must be in the log, as numbers where it asks for these.
+    """Check that the attributes of the ordering operator are in the log, as numbers if needed.
 
     Raises:
-        UserError: names the attribute and the ones there are.
+        UserError: the message names the attribute and the known ones.
     """
     attributes = settings.looked_at
     if not attributes:
@@ -497,7 +499,7 @@ _TYPES: Final = (
 
 
 def attribute_types(log: Path | Log, names: set[str]) -> dict[str, str]:
-    """Attributes of the log's frames and their types; stops once all ``names`` are known."""
+    """Return the types of attributes in the log's frames; stops when all ``names`` are known."""
     known: dict[str, str] = {}
     for frame in opened(log).one_by_one():
         for field in frame.batch.schema:

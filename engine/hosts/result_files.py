@@ -1,4 +1,4 @@
-"""What a pass left behind, as files: answers of queries, events in order, events set aside."""
+"""The output of a pass as files: answers of queries, ordered events, side output."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from slackwater.engine.query.results_as_events import time_labels, time_values
 from slackwater.engine.query.shape import most_events
 
 TABLES: Final = (PARQUET, CSV)
-"""Endings of the files that hold tables."""
+"""Suffixes of tables."""
 _LINES: Final = (".jsonl", ".json")
 
 
 class Answers(Struct, frozen=True):
     """The results of ``plans`` (at least one) in the store ``parts``.
 
-    ``final``: those that remain, each once, in order of time; else all insertions and retractions.
-    ``dates``: how times are written; None: as numbers of the unit. ``table_dates``: the same, in
-    tables and files alone (iteration in Python gives numbers).
+    ``final``: only results that are not retracted, once each, in order of time; else all insertions
+    and retractions. ``dates``: format of times; None: numbers of the unit. ``table_dates``: the
+    format in tables and files only (iteration in Python gives numbers).
     """
 
     parts: PartStore
@@ -46,26 +46,26 @@ class Answers(Struct, frozen=True):
 
     @property
     def changes(self) -> int:
-        """How many insertions and retractions there were."""
+        """Number of insertions and retractions."""
         return sum(sum(self.parts.open(kind).rows().values()) for kind in KINDS)
 
     def in_ns(self) -> Answers:
-        """The same, with times as numbers of ns."""
+        """Return the same answers, with times as numbers of ns."""
         return structs.replace(self, time_unit="ns", dates=None)
 
     @property
     def events_max(self) -> int:
-        """The most events that a match may have."""
+        """Largest number of events in a match."""
         return max(most_events(statement_plan(plan)) for plan in self.plans)
 
     def lines(self, out: Path | TextIO) -> int:
-        """Writes them as JSON lines; gives their number."""
+        """Write JSON lines; return their number."""
         names = [plan.name for plan in self.plans]
         parts = final_results(self.parts) if self.final else self.parts
         return export_jsonl(parts, out, self.time_unit, names, time_labels(self.plans), self.dates)
 
     def table(self, out: Path) -> int:
-        """Writes them, of one kind, as one table, by the ending of ``out``; gives their number.
+        """Write results of one kind as one table, by the suffix of ``out``; return their number.
 
         Raises:
             UserError: a field has two types.
@@ -78,22 +78,24 @@ class Answers(Struct, frozen=True):
 
 
 class StoredEvents(Struct, frozen=True):
-    """Events in the store ``parts``: those in order, or with ``SIDE_OUTPUT`` those set aside."""
+    """Events in the store ``parts``: the ordered stream or, with ``SIDE_OUTPUT``, the side
+    output.
+    """
 
     parts: PartStore
     time_unit: str
     files: EventFiles = ORDERED_STREAM
 
     def in_ns(self) -> StoredEvents:
-        """The same, with times in ns."""
+        """Return the same events, with times in ns."""
         return structs.replace(self, time_unit="ns")
 
     def lines(self, out: Path | TextIO) -> int:
-        """Writes them as JSON lines; gives their number."""
+        """Write JSON lines; return their number."""
         return export_ordered_jsonl(self.parts, out, self.time_unit, self.files)
 
     def table(self, out: Path) -> int:
-        """Writes them as one table, by the ending of ``out``; gives their number.
+        """Write one table, by the suffix of ``out``; return the number of rows.
 
         Raises:
             UserError: an attribute has two types.
@@ -102,25 +104,23 @@ class StoredEvents(Struct, frozen=True):
 
 
 def mixed_kinds(plans: Sequence[Plan]) -> str:
-    """The kinds of the results of ``plans`` in words, if one table cannot hold them; else empty."""
+    """Return the kinds of results in ``plans`` if one table cannot have them; else empty."""
     kinds = sorted({plan.result_kind for plan in plans}, reverse=True)
     return " and ".join(kinds) if len(kinds) > 1 else ""
 
 
 def check_name(out: Path) -> None:
-    """The name of a file for results says what it holds.
+    """Check the suffix of a file for results.
 
     Raises:
-        UserError: it does not.
+        UserError: the suffix is unknown.
     """
     if out.suffix not in (*_LINES, *TABLES):
         raise UserError(f"{out}: name it .jsonl, .parquet or .csv")
 
 
 def write(output: Answers | StoredEvents, out: Path) -> int:
-    """Writes a table where the name ``out`` ends in that of one, else JSON lines. In files all
-    times are written alike.
-    """
+    """Write a table or JSON lines, by the suffix of ``out``; all times in files have one format."""
     if isinstance(output, Answers) and output.table_dates is not None:
         output = structs.replace(output, dates=output.table_dates)
     return output.table(out) if out.suffix in TABLES else output.lines(out)

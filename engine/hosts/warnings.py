@@ -1,4 +1,4 @@
-"""Warnings about likely mistakes: what the input lacks for what the queries ask."""
+"""Warnings about likely mistakes in queries, inputs and options."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from slackwater.engine.query.language.mistakes import closest
 from slackwater.engine.query.monitor_plan import monitored_plans
 from slackwater.engine.query.plan import Plan
 
-# Queries whose matches can wait only for the end: of types that nothing in the input promises.
+# Queries whose matches wait for the end of the input, as nothing promises their types.
 
 
 def never_promised(
     log: Path | Log, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
 ) -> dict[str, list[str]]:
-    """Per query, the types for which it waits and which no punctuation of ``log`` promises.
+    """Return, per query, the types that it awaits and that no punctuation of ``log`` promises.
 
-    Of the orders only ``none`` leaves promises to the input. The log is read no further than until
-    every type was promised once; one that names no type promises all of its source's, so it is
-    taken to promise any.
+    Only the order ``none`` leaves promises to the input. The log is read until every type has been
+    promised once; a punctuation without a type promises all types of its source, so it counts for
+    any.
 
     Raises:
         UserError: not an arrival log, or a damaged one.
@@ -62,7 +62,7 @@ def never_promised(
 
 
 def _awaited(plan: Plan, option: BarrierSettings | None) -> set[str]:
-    """Types whose promises decide when a match of ``plan`` leaves, or its windows close."""
+    """Return the types whose promises decide when ``plan`` releases matches or closes windows."""
     if plan.windows:
         by_promise = option is not None and BARRIERS[option.name].closes is Closes.PROMISE
         return {ANY_TYPE} if by_promise else set()
@@ -76,7 +76,7 @@ def _awaited(plan: Plan, option: BarrierSettings | None) -> set[str]:
 
 
 def _promised(batch: pa.RecordBatch) -> set[str | None]:
-    """Types that the punctuations of a frame name; None: one that names no type."""
+    """Return the types of a frame's punctuations; None: a punctuation without a type."""
     rows = np.flatnonzero(kinds_of(batch) == r.Kind.POG)
     if not len(rows):
         return set()
@@ -85,17 +85,17 @@ def _promised(batch: pa.RecordBatch) -> set[str | None]:
     return set(pc.unique(batch.column(r.TYPE).take(pa.array(rows)).cast(pa.string())).to_pylist())
 
 
-# Types that a pattern names and no event has: most likely a slip of the pen.
+# Types that a pattern names and no event has: most likely misspelt.
 
 
 _LISTED = 8
 
 
 def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
-    """One line per query and type that no event of ``log`` has: its place, and existing types.
+    """Return one line per query and type that no event of ``log`` has: place, and known types.
 
-    The log is read no further than until every type was seen once. A negated step's type may
-    rightly be missing, and any type may still come on a stream without end: no error.
+    The log is read until every type has been seen once. It is no error: the type of a negated step
+    may be absent, and any type may still come on an endless stream.
 
     Raises:
         UserError: not an arrival log, or a damaged one.
@@ -104,13 +104,13 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
 
 
 def check_names(log: Path | Log, plans: Sequence[Plan]) -> list[str]:
-    """The types that no event of an input that ends has, where that may be meant; else refuses.
+    """Return lines on types that no event of a finite input has; refuse likely mistakes.
 
-    It may be meant of a step that must not or need not occur, and of one alternative of several;
-    but not of a name that is like one that there is.
+    A missing type may be intended for an optional or negated step, or for one of several
+    alternatives, but not if its name is close to that of a known type.
 
     Raises:
-        UserError: a stream or a type that no event has; names those that there are.
+        UserError: no event has the stream or type; the message names the known ones.
     """
     results = {plan.name for plan in plans}
     named = {stream for plan in plans for stream in plan.streams}
@@ -130,7 +130,7 @@ def check_names(log: Path | Log, plans: Sequence[Plan]) -> list[str]:
 
 
 class _Unseen(NamedTuple):
-    """A type of a plan that no event has; ``near``: one that it is like."""
+    """A type of a plan that no event has; ``near``: a known type with a similar name."""
 
     plan: Plan
     type: str
@@ -155,7 +155,7 @@ def _unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[_Unseen]:
 
 
 def _seen(log: Path | Log, named: set[str], of: Callable[[pa.RecordBatch], set[str]]) -> set[str]:
-    """What the frames of the log have, which is read no further than until all ``named`` were."""
+    """Collect values from the frames of the log until all of ``named`` have been seen."""
     seen: set[str] = set()
     for frame in opened(log).one_by_one() if named else ():
         seen |= of(frame.batch)
@@ -171,7 +171,7 @@ def _streams(batch: pa.RecordBatch) -> set[str]:
 
 
 def _place(text: str, kind: str) -> str:
-    """Where a query names it first."""
+    """Return where a query first names it, in words."""
     found = re.search(rf"(?<!\w){re.escape(kind)}(?!\w)", text)
     if found is None:
         return ""
@@ -192,16 +192,14 @@ _EVENTS: Final = tuple(map(int, (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE)))
 
 
 def _types(batch: pa.RecordBatch) -> set[str]:
-    """The types of a frame's events and halves of such; its punctuations' do not count."""
+    """Return the types of a frame's events and half intervals, without those of punctuations."""
     if r.TYPE not in batch.schema.names:
         return set()
     column = batch.column(r.TYPE).filter(pa.array(np.isin(kinds_of(batch), _EVENTS)))
     return {kind for kind in pc.unique(column).to_pylist() if kind is not None}
 
 
-# Warnings about likely mistakes: what the input lacks for the query.
-#
-# Each function gives lines for a person, none where nothing is in doubt.
+# Each function returns lines for the user, none if all is well.
 
 
 _LINES: Final = 3
@@ -215,7 +213,7 @@ _NAMED: Final = 5
 def of_promises(
     log: Path | Log, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
 ) -> list[str]:
-    """Queries that could only wait for the end of the input, and what helps."""
+    """Warn of queries that would wait for the end of the input."""
     return [
         f"{name}: nothing in the input promises {' or '.join(map(_type, types))} (kind pog), so "
         "results wait until its sources end or the input does; take an order such as sequence, or "
@@ -231,7 +229,7 @@ def _type(name: str) -> str:
 def of_line_numbers(
     barrier: BarrierSettings | None, time_unit: str, *, arrival_given: bool
 ) -> list[str]:
-    """A match that is to be held for lines instead of time."""
+    """Warn of a barrier that would count lines instead of time."""
     if arrival_given or barrier is None or not BARRIERS[barrier.name].by_arrival:
         return []
     lines = barrier.span_ns // unit_ns(time_unit)
@@ -247,13 +245,13 @@ def of_line_numbers(
 def of_numbers(
     counters: dict[str, Any], see: str, log: Path | Log, *, numbered: bool = True
 ) -> list[str]:
-    """Numbers that do not tell the order of events in time.
+    """Warn of sequence numbers that do not follow event time.
 
     Args:
-        counters: of a run, see ``engine.scenario``.
-        see: what says more.
+        counters: counters of a run, see ``engine.scenario``.
+        see: command or function with more information.
         log: the input of the run.
-        numbered: whether its events have numbers of their own; False: its lines were counted.
+        numbered: whether events have sequence numbers; False: lines were counted.
     """
     lanes = _lanes(counters)
     arrived, back = (sum(lane.get(name, 0) for lane in lanes) for name in ("arrived", "backwards"))
@@ -292,11 +290,11 @@ def of_numbers(
 
 
 def of_refuted_clocks(counters: dict[str, Any]) -> list[str]:
-    """Clocks whose declared bounds are refuted: by events that arrived before they can have
-    happened, or by syncs between which the offset moved by more than was stated.
+    """Warn of clocks whose declared bounds are refuted: events arrived before they can have
+    happened, or the offset moved between syncs by more than was stated.
 
     Args:
-        counters: of a run, see ``engine.scenario``.
+        counters: counters of a run, see ``engine.scenario``.
     """
     clocks = [each for site in counters["sites"].values() for each in site.get("clocks", ())]
     refuted = [(each["source"], each["refuted_ns"]) for each in clocks if each["refuted_ns"]]
@@ -323,7 +321,7 @@ def of_refuted_clocks(counters: dict[str, Any]) -> list[str]:
 
 
 def of_tasks(counters: dict[str, Any]) -> list[str]:
-    """That a run on Spark has fewer tasks than its master could do."""
+    """Warn if a run on Spark has fewer tasks than its master supports."""
     tasks, possible = counters.get("tasks") or (0, 0)
     if tasks >= possible:
         return []
@@ -336,10 +334,10 @@ def of_tasks(counters: dict[str, Any]) -> list[str]:
 
 
 def of_windows(counters: dict[str, Any]) -> list[str]:
-    """Windows that say less than they could, as that would be too much.
+    """Warn of windows with incomplete bounds or results, where complete ones would be too many.
 
     Args:
-        counters: of a run, see ``engine.scenario``.
+        counters: counters of a run, see ``engine.scenario``.
     """
     found = Counter[tuple[str, str]]()
     for site in counters["sites"].values():
@@ -358,7 +356,7 @@ _TOO_MUCH: Final = {
 
 
 def numbering_warnings(lanes: Sequence[CountedLane]) -> list[str]:
-    """Numbers that were taken otherwise than they stand in the input."""
+    """Return lines on sequence numbers that were reinterpreted or removed."""
     found = [(lane, _source(lane)) for lane in lanes]
     wrapped = [
         f"{name}: its numbers fall from near {2**of.bits - 1:,} to near 0, so they are taken for a "
@@ -384,7 +382,7 @@ def numbering_warnings(lanes: Sequence[CountedLane]) -> list[str]:
 
 
 def with_lane_counts(counters: dict[str, Any], lanes: Sequence[CountedLane]) -> dict[str, Any]:
-    """``counters`` whose lanes have ``reused``, ``unnumbered`` and ``restarts``, where any are."""
+    """Add ``reused``, ``unnumbered`` and ``restarts`` to the lanes in ``counters``, if any."""
     sites = counters["sites"]
     by_site: dict[str, dict[tuple[str, str], list[CountedLane]]] = {}
     for each in lanes:
@@ -411,26 +409,26 @@ def _times(count: int) -> str:
 
 
 def _few(lines: list[str]) -> list[str]:
-    """At most so many lines of one kind as one reads."""
+    """Limit the lines of one kind to ``_LINES``."""
     if len(lines) > _LINES:
         lines = [*lines[:_LINES], f"the same of {len(lines) - _LINES:,} more sources"]
     return lines
 
 
 def of_joins(plans: Iterable[Plan]) -> list[str]:
-    """Joins that compare all with all."""
+    """Warn of joins that compare all events with all."""
     costly = [(plan.name, cost_without_key(plan)) for plan in plans]
     return [f"{name}: {cost}; add an equality to ON" for name, cost in costly if cost]
 
 
 def of_repetition(plans: Iterable[Plan]) -> list[str]:
-    """Patterns whose matches nothing bounds."""
+    """Warn of patterns with an unbounded number of matches."""
     costly = [(plan.name, cost_of_repetition(plan)) for plan in plans]
     return [f"{name}: {cost}" for name, cost in costly if cost]
 
 
 def of_constraints(plans: Iterable[Plan]) -> list[str]:
-    """Patterns without a possible match under a constraint, or with an impossible alternative."""
+    """Warn of patterns or alternatives that a constraint makes impossible."""
     monitored = monitored_plans(plans)
     if not monitored:
         return []
@@ -440,7 +438,7 @@ def of_constraints(plans: Iterable[Plan]) -> list[str]:
 
 
 def of_declared(log: Path | Log, settings: ChainSettings) -> list[str]:
-    """Clocks that ``--clock`` names and no event has: most likely a slip of the pen."""
+    """Warn of clocks that ``--clock`` names and no event has: most likely misspelt."""
     named = {name for name, _, _ in settings.clock.declared}
     seen = _seen(log, named, _clocks)
     some = ", ".join(sorted(seen)[:_LISTED]) + " ..." * (len(seen) > _LISTED)
@@ -452,7 +450,7 @@ def of_declared(log: Path | Log, settings: ChainSettings) -> list[str]:
 
 
 def _clocks(batch: pa.RecordBatch) -> set[str]:
-    """Those that stamped a frame's events, which have the source's name if they have none."""
+    """Return the clocks of a frame's events; the default clock of an event is its source."""
     names = [batch.column(each) for each in (r.CLOCK, r.SOURCE) if each in batch.schema.names]
     plain = [each.cast(pa.string()) for each in names]
     clocks = pc.coalesce(*plain, pa.scalar(r.DEFAULT_SOURCE))
@@ -463,7 +461,7 @@ def before_pass(
     log: Path | Log, plans: Sequence[Plan], settings: ChainSettings, time_unit: str,
     *, arrival_given: bool,
 ) -> list[str]:  # fmt: skip
-    """All warnings that need no pass, on the command line and in Python alike."""
+    """Return all warnings that need no pass, for the command line and Python."""
     return [
         *of_declared(log, settings),
         *of_promises(log, plans, settings.order, settings.barrier),
@@ -475,7 +473,7 @@ def before_pass(
 
 
 def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:
-    """A stream of a query that nothing came of: most likely a slip of the pen."""
+    """Warn of streams in queries without events: most likely misspelt."""
     seen = sorted({lane["stream"] for lane in _lanes(counters)})
     named = {stream for plan in plans for stream in plan.streams}
     return [
@@ -486,9 +484,9 @@ def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:
 
 
 def of_clocks(counters: dict[str, Any], how: str = "--clock {}") -> list[str]:
-    """Sources with an unknown clock error, where other sources have a known one.
+    """Warn of sources with an unknown clock error, if other sources have a known one.
 
-    ``how``: to say what is known of a clock.
+    ``how``: syntax for statements about clocks.
     """
     names = sorted({name for site in counters["sites"].values()
                     for name in site.get("unknown_clocks", ())})  # fmt: skip

@@ -1,4 +1,4 @@
-"""The chain of one site: order -> operators -> barrier, and which operator answers what."""
+"""The chain of one site: order -> operators -> barrier, and the registry of operators."""
 
 from slackwater.engine.hosts.chain.operators import ChainOutput, ChainSettings, ChunksOf
 from slackwater.engine.hosts.chain.site_chain import Chain

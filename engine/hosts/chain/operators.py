@@ -1,6 +1,6 @@
-"""What a chain is asked to do, and which operator answers which plan.
+"""The settings and output of a chain, and the registry of operators by class of plan.
 
-Adding an operator is one file and one line here.
+A new operator needs one file and one line here.
 """
 
 from __future__ import annotations
@@ -129,10 +129,10 @@ class ChainSettings:
 
 @dataclass(slots=True)
 class ChainOutput:
-    """What one call gave: results per query (by position), and batches of the ordered stream.
+    """The output of one call: results per query (by position), and batches of the ordered stream.
 
-    ``late``, ``quarantined``: the side output (``engine.output.ordered_stream``), if the settings
-    have one. ``failures``: of this call, where the settings isolate them.
+    ``late``, ``quarantined``: the side output (``engine.output.ordered_stream``), if configured.
+    ``failures``: failed queries of this call, if the settings isolate failures.
     """
 
     results: list[ResultPieces]
@@ -192,8 +192,8 @@ def _matcher(plan: Any, settings: ChainSettings, site: str, chunks: ChunkStore |
 def windows_of(
     plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
 ) -> Operator:
-    """The operator of ``plan``. Sliding windows use panes if they overlap, no aggregate needs all
-    values, and none is emitted before it closes.
+    """Return the operator of ``plan``. Sliding windows use panes if they overlap, no aggregate
+    needs all values, and there are no early results.
     """
     from slackwater.engine.operators.window.state.aggregate import NEEDS_ALL_VALUES
 
@@ -284,7 +284,7 @@ def _lanes(settings: ChainSettings, site: str) -> tuple[Lane, ...]:
 
 
 def reaching(settings: ChainSettings) -> Reaching:
-    """How long results of statements take, and may change, in chains of these ``settings``."""
+    """Return the calculator of how long results take and may change, for these ``settings``."""
     from slackwater.engine.operators.cascade.cascade import Reaching
 
     return Reaching(settings.window, settings.pattern, settings.barrier)
@@ -293,7 +293,7 @@ def reaching(settings: ChainSettings) -> Reaching:
 def cascade_of(
     settings: ChainSettings, operators: Sequence[Operator], failures: QueryFailures
 ) -> Cascade:
-    """What flows between the ``operators`` of statements, some of which do not read the log."""
+    """Return the cascade of derived statements between the ``operators``."""
     from slackwater.engine.operators.cascade.cascade import Cascade
 
     return Cascade(settings.plans, operators, reaching(settings), failures)
@@ -315,12 +315,12 @@ OPERATORS: Final[dict[type, Build]] = {
 def build_operator(
     plan: Plan, settings: ChainSettings, site: str, chunks: ChunkStore | None = None
 ) -> Operator:
-    """The operator of ``plan`` for ``site``.
+    """Return the operator of ``plan`` for ``site``.
 
-    ``chunks``: where spilled ones are; None: as the settings say.
+    ``chunks``: store of spilled chunks; None: as in the settings.
 
     Raises:
-        UserError: an unknown certainty rule, naming the known ones.
+        UserError: the certainty rule is unknown; the message names the known ones.
     """
     Rule(settings.certainty)
     made = OPERATORS[type(plan)](plan, settings, site, chunks)
@@ -341,7 +341,7 @@ def build_operator(
 
 
 def _corrected_ns(plan: Plan, settings: ChainSettings) -> int | None:
-    """How far behind the latest result others may change [ns]; None: any may."""
+    """Return how long after a result others may still change [ns]; None: unbounded."""
     reach, facts = reaching(settings).reach(plan), facts_of(plan)
     kind = BARRIERS[barrier_in_force(settings.barrier, facts.realtime).name]
     if facts.negated and kind.closes is Closes.PROMISE and settings.order.leaves_promises:

@@ -1,4 +1,9 @@
-"""Chains inside one process, over a log that grows: milliseconds from durable to answered."""
+"""Chains in one process over a growing log, with answers within milliseconds.
+
+The answers depend only on what is read from the log, and in which order. The state is saved
+regularly: the chains, the last file read, and the position in the answers. After a kill the engine
+continues from there; answers that it computes again are already written (``AnswerLines``).
+"""
 
 from __future__ import annotations
 
@@ -33,15 +38,15 @@ from slackwater.engine.query import check_attributes
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.query.results_as_events import attributes_of_log
 
-# Attributes that queries name and no event has had so far; chains check those that are there.
+# Attributes that queries name and no event has had so far; chains check the known ones.
 
 
 class AttributeWatch:
-    """Notes the attributes of events until it has seen all that plans name.
+    """Collects the attributes of events until it has seen all that plans name.
 
     Args:
-        settings: with the plans.
-        known: types of attributes seen before, as in ``known`` of an earlier watch.
+        settings: settings with the plans.
+        known: types of attributes seen before, from ``known`` of an earlier watch.
     """
 
     def __init__(self, settings: ChainSettings, known: dict[str, str]) -> None:
@@ -51,11 +56,11 @@ class AttributeWatch:
 
     @property
     def is_open(self) -> bool:
-        """Whether something has not been seen."""
+        """Whether an attribute has not been seen yet."""
         return not self._named <= self.known.keys()
 
     def see(self, frames: Iterable[Frame]) -> None:
-        """Frames that come next."""
+        """Look at the next frames."""
         if not self.is_open:
             return
         for frame in frames:
@@ -65,18 +70,18 @@ class AttributeWatch:
                     self.known.setdefault(name, kind)
 
     def missing(self) -> list[str]:
-        """What a plan names and no event has had, in words, a line for each plan."""
+        """Return a line for each plan that names attributes no event has had."""
         return [line for plan in self._plans if (line := _missing(plan, self.known))]
 
 
 class LogWatch:
-    """An ``AttributeWatch`` that looks at the log's files itself, as on Spark no frame comes by.
+    """An ``AttributeWatch`` that reads the log's files, as the driver of Spark gets no frames.
 
     Args:
-        settings: with the plans.
+        settings: settings with the plans.
         log: the arrival log.
-        state: file in which it keeps what it has seen.
-        done: number of the log's last file that was looked at before.
+        state: file for its state.
+        done: number of the log's last file that an earlier watch has read.
     """
 
     def __init__(self, settings: ChainSettings, log: Path, state: Path, done: int) -> None:
@@ -87,11 +92,10 @@ class LogWatch:
         self._watch = AttributeWatch(settings, dict(known or {}))
 
     def see(self, done: int, number: int) -> None:
-        """Files behind ``done`` up to ``number`` come next; looked at while there is something to
-        be found.
+        """Look at the files after ``done`` up to ``number``, unless all attributes are known.
 
         Raises:
-            OSError: a file cannot be read, or what was seen not be kept.
+            OSError: a file cannot be read, or the state not written.
         """
         if not self._watch.is_open:
             return
@@ -103,7 +107,7 @@ class LogWatch:
             save(self._state, self._watch.known)
 
     def missing(self) -> list[str]:
-        """As of ``AttributeWatch``; nothing where a part of the log was never looked at."""
+        """Return the lines of ``AttributeWatch``; empty if a part of the log was never read."""
         return self._watch.missing() if self._saw_all else []
 
 
@@ -117,28 +121,24 @@ def _missing(plan: Plan, known: dict[str, str]) -> str:
     return ""
 
 
-# Chains inside one process, over a log that grows: milliseconds from durable to answered.
-#
-# What is read of the log, and in which order, is all that the answers depend on. Now and then the
-# state is saved: the chains, which file of the log was read last, how far the answers are. After a
-# kill the engine goes on from there, and what it makes again it finds written (``AnswerLines``).
+# The chains of all sites, and their saved state.
 
 
 _ROWS_AT_ONCE: Final = 1 << 16
 _SHARE: Final = 20
-"""Saving may take a part in so many of the time."""
+"""Saving takes at most one part in this many of the time."""
 _VERSION: Final = (3, SNAPSHOT_VERSION)
 Tell = Callable[[str], None]
 OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
-"""From what ``LiveAnswers.state`` gave (empty: nothing) to the answers that go on with it."""
+"""Opens the answers from the result of ``LiveAnswers.state``, or an empty dict."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnginePlace:
-    """Where an engine works: the log, its own file of state, how often that is saved.
+    """The log of an engine, its state file, and how often the state is saved.
 
-    ``begin``: number of the log's last file that it does not read. ``files_at_once``: so many it
-    reads before it is another engine's turn; None: there is no other.
+    ``begin``: number of the last file of the log that it skips. ``files_at_once``: files that it
+    reads before another engine's turn; None: there is no other.
     """
 
     log: Path
@@ -154,17 +154,17 @@ class EnginePlace:
 
 
 class EmbeddedEngine:
-    """The chains of every site.
+    """The chains of all sites.
 
     Attributes:
         done: number of the log's file that was read last.
-        saved: the same, in the state that was saved last: a restart needs what follows.
+        saved: the same, in the state saved last: a restart needs the files after it.
     """
 
     def __init__(
         self, place: EnginePlace, settings: ChainSettings, open_answers: OpenAnswers, tell: Tell
     ) -> None:
-        """Goes on where the state says, or begins."""
+        """Continue from the saved state, or begin."""
         self._place = place
         self._settings = settings
         self._progress = EngineProgress(place.state, place.log, identity_of(settings), _VERSION)
@@ -178,7 +178,7 @@ class EmbeddedEngine:
         self._saved_at = time.monotonic()
         self._saving_s = 0.0
         self._caught_up = False
-        if self.done > self.saved:  # else a restart would see answers, and not where they begin
+        if self.done > self.saved:  # otherwise a restart would find answers without their beginning
             self.save()
 
     def _opened(self, open_answers: OpenAnswers) -> LiveAnswers:
@@ -212,7 +212,7 @@ class EmbeddedEngine:
         return answers
 
     def _chunks(self, site: str) -> ChunksOf | None:
-        """Where the site's spilled events are: in files beside the state, until it ends."""
+        """Return the stores of the site's spilled events: files next to the state."""
         if self._settings.spill is None:
             return None
         root = self._place.chunks
@@ -224,15 +224,15 @@ class EmbeddedEngine:
         return stores.__getitem__
 
     def _apart(self, site: str) -> ChunksOf | None:
-        """The same, to be read alone."""
+        """Return read-only views of these stores."""
         stores = self._stores.get(site)
         return None if stores is None else lambda query: ChunksApart(stores[query])
 
     def upto(self, number: int) -> None:
-        """Takes the log's files up to that number, or as many as it may take at once.
+        """Process the log's files up to that number, or ``files_at_once`` of them.
 
         Raises:
-            UserError: a damaged file.
+            UserError: a file is damaged.
         """
         self.done = skipped(self._place.log, self.done, self._tell)
         most = self._place.files_at_once
@@ -248,35 +248,35 @@ class EmbeddedEngine:
                 self._tell(f"warning: {line}, so far")
 
     def idle(self) -> None:
-        """Nothing came for a while."""
+        """React to a time without input."""
         self._answers.idle()
         self._save_if_due()
 
     def close(self) -> None:
-        """Writes what waits for its file and what the log's end would give; keeps the state.
+        """Write pending answers and the output for the end of the log; save the state.
 
         Raises:
-            OSError: the state cannot be kept; the one saved before holds.
+            OSError: the state cannot be saved; the one saved before stays valid.
         """
         self.save()
         end: list[OutputPart] = []
         for site in sorted(self._snapshots):
-            # The chain itself stays as before its end: the log goes on.
+            # The chain itself is not ended, as the log may continue.
             snapshot, chunks = self._snapshots[site], self._apart(site)
             end += Chain.restored(self._settings, site, snapshot, chunks).end_parts()
         self._answers.close(end)
 
     def save(self) -> None:
-        """Keeps the state; what it names is on disk.
+        """Save the state; everything it refers to is on disk.
 
         Raises:
-            OSError: it cannot be; the state saved before holds.
+            OSError: it cannot be saved; the one saved before stays valid.
         """
         begun = time.monotonic()
         changed = {site: self._chains[site] for site in self._changed}
         for site, chain in changed.items():
             self._snapshots[site] = chain.to_bytes()
-            if failures := chain.new_failures():  # for want of memory, say
+            if failures := chain.new_failures():  # for example, out of memory
                 self._answers.take(failed_parts(site, failures))
         self._changed.clear()
         self._progress.save(
@@ -291,7 +291,7 @@ class EmbeddedEngine:
         self._answers.saved()
 
     def _batches(self, number: int) -> Iterator[tuple[list[Frame], int]]:
-        """Frames of some files, and the number of the last of these."""
+        """Yield frames of some files, and the number of the last of these."""
         waiting: list[Frame] = []
         rows = 0
         for found, last in frames_after(self._place.log, self.done, number):

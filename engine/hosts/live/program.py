@@ -1,4 +1,6 @@
-"""The engine's process: ``python -m slackwater.engine.hosts.live.program``; ``serve`` starts it."""
+"""The engine's process, ``python -m slackwater.engine.hosts.live.program``, started by
+``serve``.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,12 @@ if TYPE_CHECKING:
     from slackwater.engine.hosts.spark.live_engine import SparkEngine
 
 
-# The process in which answers are made; the server starts it.
+# The process that computes answers; the server starts it.
 #
-# Notices are numbers of the log's last durable file. Kinds of messages: ``LINES`` (answers that are
-# new), ``SAVED`` (the number of the log's file behind which a restart goes on), ``FAILED`` (all
-# queries that have failed, as JSON), ``RUNS`` (it is at work), ``WAITS`` (for the disk, until it
-# runs again), ``COMPILING`` (now and then, while it does). A crash at any point does no harm.
+# Notices are numbers of the log's last durable file. Kinds of messages: ``LINES`` (new answers),
+# ``SAVED`` (number of the log's file after which a restart continues), ``FAILED`` (all failed
+# queries, as JSON), ``RUNS`` (it is at work), ``WAITS`` (for the disk, until it runs again),
+# ``COMPILING`` (repeatedly during compilation). A crash at any point does no harm.
 
 
 LINES: Final = b"L"
@@ -57,17 +59,17 @@ WAITS: Final = b"W"
 COMPILING: Final = b"C"
 STATE: Final = ".state"
 ATTRIBUTES: Final = "attributes"
-"""File in which what the log's events were seen to have is kept, for Spark."""
+"""File with the attributes of the log's events so far, for Spark."""
 _RETRY_S: Final = 1.0
 _COMPILING_EVERY_S: Final = 1.0
 _IDLE_S: Final = 1.0
 _FILES_AT_ONCE: Final = 16
-"""Of the log, which a group of queries reads before it is another one's turn."""
+"""Files of the log that a group of queries reads before another group's turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(ChildTask):
-    """What the process is to do. ``parquet_every_s`` 0: no tables."""
+    """The task of the process. ``parquet_every_s`` 0: no tables."""
 
     kind: str
     log: str
@@ -77,19 +79,19 @@ class Task(ChildTask):
     parquet_every_s: float
     master: str
     from_now: tuple[str, ...] = ()
-    """Queries that begin behind the log's file ``durable``, if they are new."""
+    """New queries that begin after the log's file ``durable``."""
     durable: int = 0
-    """Number of the log's last file when this was asked."""
+    """Number of the log's last file when the task was created."""
     keep: Limits = Limits()  # noqa: RUF009 - frozen
-    """What of the answers is kept."""
+    """Limits of the answers."""
 
 
 class _OverError(Exception):
-    """Writing is to be tried again, but the time to end has come."""
+    """The process must end while a write is to be retried."""
 
 
 def main() -> int:
-    """Runs until standard input ends; gives the exit code."""
+    """Run until standard input ends; return the exit code."""
     connection = begin_child(Task)
     if connection is None:
         return 0
@@ -116,7 +118,7 @@ def main() -> int:
 
 
 def _say_while_compiling(outlet: ServerMessages) -> None:
-    """From a thread: the server waits for what is compiled, as a kill would lose it."""
+    """Send ``COMPILING`` from a thread: the server waits, as a kill would lose compiled code."""
 
     def say() -> None:
         while True:
@@ -135,7 +137,7 @@ def _run(task: Task, notices: Notices, outlet: ServerMessages) -> None:
         _begin_spark(task)
     if not notices.beyond(0, None):
         return
-    sync_folder(log)  # a file that a killed server has renamed is to stay
+    sync_folder(log)  # makes the rename of a killed server durable
     of_each = task.questions.of_each()
     patient(lambda: check_claim(folder, log, of_each))
     groups = [QueryGroup(state=task.kind, begin=0, queries=task.questions.queries)]
@@ -150,7 +152,7 @@ def _run(task: Task, notices: Notices, outlet: ServerMessages) -> None:
     at_once = _FILES_AT_ONCE if len(groups) > 1 else None
     engines = list(map(_GroupEngine(task, settings, patient, outlet, at_once).of, groups))
     gc.collect()
-    gc.freeze()  # what is loaded stays: going through it costs 0.1 s, in which no answer comes
+    gc.freeze()  # loaded objects stay: scanning them takes 0.1 s, which delays answers
     watch = None
     if task.kind == "spark":
         watch = LogWatch(settings, log, folder / STATE / ATTRIBUTES, engines[0].done)
@@ -163,7 +165,7 @@ def _answer(
     engines: list[EmbeddedEngine | SparkEngine], watch: LogWatch | None,
     patient: Callable[[Callable[[], Any]], Any], notices: Notices, outlet: ServerMessages,
 ) -> None:  # fmt: skip
-    """Until no more notices come, and all that they have said is answered."""
+    """Process notices until no more come and all files are answered."""
     saved, caught_up = -1, False
     while True:
         now_saved = min(engine.saved for engine in engines)
@@ -189,21 +191,21 @@ def _answer(
 
 @dataclass(frozen=True)
 class _GroupEngine:
-    """Makes the engine of a group of queries."""
+    """Creates the engine of a group of queries."""
 
     task: Task
     settings: ChainSettings
-    """Of all queries together."""
+    """Settings of all queries together."""
     patient: Callable[[Callable[[], Any]], Any]
     outlet: ServerMessages
     files_at_once: int | None
     failed: dict[str, list[Failed]] = field(default_factory=dict)
-    """Of all groups, by the names of their states."""
+    """Failed queries of all groups, by the names of their states."""
 
     def of(self, group: QueryGroup) -> EmbeddedEngine | SparkEngine:
-        """It goes on where the group's state ends, or begins."""
+        """Return an engine that continues from the group's state, or begins."""
         task, tell = self.task, self.outlet.tell
-        # What is late, or set aside, is so for all queries: the first chain says it.
+        # Late and quarantined events are equal for all queries: the first chain reports them.
         late = task.questions.late and group.state == task.kind
         questions = replace(task.questions, queries=group.queries, late=late)
         if questions == task.questions:
@@ -262,12 +264,12 @@ class _GroupEngine:
 
 
 def _begin_spark(task: Task) -> None:
-    """Starts it before there is anything to do: that takes seconds."""
+    """Start Spark before there is input, as that takes seconds."""
     from slackwater.engine.hosts.spark.host import spark_session  # noqa: PLC0415
     from slackwater.engine.hosts.spark.live_engine import spark_log  # noqa: PLC0415
 
     log = spark_log(Path(task.answers) / STATE / task.kind)
-    with log.open("ab") as file:  # what its libraries say, of which an end of the JVM is half
+    with log.open("ab") as file:  # output of its libraries, e.g. when the JVM ends
         os.dup2(file.fileno(), sys.stderr.fileno())
     spark_session(task.master, log)
 
@@ -275,8 +277,9 @@ def _begin_spark(task: Task) -> None:
 def _patient(
     folder: Path, notices: Notices, outlet: ServerMessages
 ) -> Callable[[Callable[[], Any]], Any]:
-    """Tries again each second what fails with OSError, as on a full disk; nothing is answered
-    meanwhile.
+    """Return a function that retries a call each second after an OSError, e.g. on a full disk.
+
+    Nothing is answered meanwhile.
     """
 
     def call(what: Callable[[], Any]) -> Any:

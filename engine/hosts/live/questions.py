@@ -1,4 +1,4 @@
-"""The queries of a site, and whose answers are in a folder."""
+"""The queries of a site, and the owners of answer folders."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from slackwater.engine.query.plan import Plan, lookups_of
 from slackwater.engine.query.reference_tables import Tables
 from slackwater.engine.query.results_as_events import whole_text
 
-# Whose answers are in a folder: to which query, asked how, over which log.
+# Owners of answer folders: which query, with which settings, over which log.
 #
-# A name identifies one query with one set of settings. A query more needs nothing but a new name;
-# what was answered under a name is never mixed with answers to something else.
+# A name identifies one query with one set of settings. Another query only needs a new name; answers
+# of different queries are never mixed under one name.
 
 
 QUERY_FILE: Final = "query.json"
@@ -52,20 +52,20 @@ _BEHIND: Final = "behind"
 def claim(
     answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]], begins: Mapping[str, int]
 ) -> None:
-    """The folders of these queries in ``answers`` are for their answers over ``log``.
+    """Mark the folders of these queries in ``answers`` as theirs, over ``log``.
 
-    A folder that is new remembers behind which file its answers begin: sinks take those that begin
-    elsewhere for others, whose lines have other keys.
+    A new folder stores the number of the file after which its answers begin: for sinks, answers
+    that begin elsewhere are different ones, whose lines have other keys.
 
     Args:
-        answers: folder with one for each query.
-        log: the arrival log, which has a file.
-        of_each: by a query's name, all that its answers depend on beside the log.
-        begins: by a query's name, number of the log's last file that it does not read; else 0.
+        answers: has a folder for each query.
+        log: the arrival log, with at least one file.
+        of_each: by query, everything but the log that its answers depend on.
+        begins: by query, number of the last file of the log that it skips; default 0.
 
     Raises:
-        UserError: one has answers to something else, or over another log; says what to do.
-        OSError: it cannot be written.
+        UserError: a folder has other answers, or those of another log; the message says what to do.
+        OSError: the mark cannot be written.
     """
     check_claim(answers, log, of_each)
     upto = retired(log).upto
@@ -80,7 +80,7 @@ def claim(
 
 
 def check_claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]]) -> None:
-    """Whether ``claim`` would be refused.
+    """Check whether ``claim`` would be refused.
 
     Raises:
         UserError: it would.
@@ -118,21 +118,22 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 _READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")
-"""Orders that depend on all queries, so that one more may change the answers of the others."""
+"""Orders that depend on all queries, so that a new query may change the answers of others."""
 _SAME_ANSWERS: Final = ("intervals", "joins", "matches_max")
-"""Options that change how answers are found, or whether, not what they are."""
+"""Options that change how or whether answers are computed, but not their values."""
 _OF_ORDER: Final = ("order", "guard", "clock", "time_unit", "beside")
-"""What the order of events depends on."""
+"""Options that the order of events depends on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Questions(QueryOptions):
-    """Queries by name, and how they are answered. ``spill`` is ``state`` and settings. Tables are
-    read once.
+    """Queries by name, and options for their answers; ``spill`` is ``state`` and settings.
+
+    Tables are read once.
     """
 
     queries: tuple[tuple[str, str], ...]
-    """(name, text), in their order."""
+    """(name, text), in order."""
     late: bool = False
     """Whether late and quarantined events are written, too."""
     clock: tuple[str, ...] = ()
@@ -145,10 +146,10 @@ class Questions(QueryOptions):
         return self.tables()
 
     def plans(self) -> tuple[Plan, ...]:
-        """Of the queries.
+        """Return the plans of the queries.
 
         Raises:
-            UserError: one is at fault; the message has its name, the place and a remedy.
+            UserError: a query is invalid; the message has its name, the place and a remedy.
         """
         texts, tables = [text for _, text in self.queries], self._tables
         if any(several(statements(text)) for text in texts):
@@ -163,14 +164,14 @@ class Questions(QueryOptions):
         return tuple(found)
 
     def names(self) -> tuple[str, ...]:
-        """Of all statements."""
+        """Return the names of all statements."""
         return tuple(plan.name for plan in self.plans())
 
     def chain_settings(self) -> ChainSettings:
-        """Of the chains that answer them.
+        """Return the settings of the chains that answer the queries.
 
         Raises:
-            UserError: a query or a short form is at fault, or the order cannot serve the queries.
+            UserError: a query or an option is invalid, or the order cannot serve the queries.
         """
         plans = self.plans()
         if self.spill and self.spill.partition(",")[0].strip() != STATE:
@@ -181,7 +182,7 @@ class Questions(QueryOptions):
         settings = self.answering(plans, self.time_unit, late=self.late, on_spark=True)
         settings = replace(settings, isolate_failures=True)
         for plan in plans if self.spill else ():
-            build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
+            build_operator(plan, settings, DEFAULT_SITE)  # refuses operators that cannot spill
         taken = {plan.name for plan in plans}.intersection(SIDE_OUTPUT.folders)
         if self.late and taken:
             raise UserError(
@@ -192,12 +193,12 @@ class Questions(QueryOptions):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Of answers, beside one another."""
+        """The folders of answers."""
         names = self.names()
         return (*names, *SIDE_OUTPUT.folders) if self.late else names
 
     def of_each(self) -> dict[str, dict[str, Any]]:
-        """By name, all that a query's answers depend on beside the log."""
+        """Return, by query, everything but the log that its answers depend on."""
         shared = {name: "" if value is None else value for name, value in asdict(self).items()}
         shared["clock"] = "\n".join(self.clock)
         for name in ("queries", "late", "table", *_SAME_ANSWERS):
@@ -217,9 +218,9 @@ class Questions(QueryOptions):
         return found
 
 
-# Queries that began together have one chain per site, and one state. A query that is added later
-# has a chain of its own, which begins with the log that is there, or behind it: so the others go on
-# as they are, also where the log's first files are gone.
+# Queries that began together have one chain per site, and one state. A query added later has a
+# chain of its own, which begins with the existing log or after it, so the others continue
+# unchanged, even if the log's first files are gone.
 
 
 _GROUPS: Final = "groups.json"
@@ -231,9 +232,9 @@ NOW: Final = "now"
 class QueryGroup:
     """Queries that one chain per site answers.
 
-    ``state``: name of the file of its state. ``begin``: number of the log's last file that it does
-    not read. ``silent``: queries without output, which others refer to, or which are not asked for
-    any more: a chain answers all its queries or none.
+    ``state``: name of its state file. ``begin``: number of the last file of the log that it skips.
+    ``silent``: queries without output, to which others refer or which were removed: a chain answers
+    all of its queries or none.
     """
 
     state: str
@@ -243,12 +244,12 @@ class QueryGroup:
 
     @property
     def answered(self) -> tuple[tuple[str, str], ...]:
-        """(name, text) of those with output."""
+        """(name, text) of the queries with output."""
         return tuple(pair for pair in self.queries if pair[0] not in self.silent)
 
     @property
     def silent_statements(self) -> frozenset[str]:
-        """Names of the statements of those without output."""
+        """Names of the statements of queries without output."""
         without = [(name, text) for name, text in self.queries if name in self.silent]
         return frozenset(each.stream or name for name, text in without for each in statements(text))
 
@@ -256,18 +257,18 @@ class QueryGroup:
 def query_groups(
     folder: Path, kind: str, questions: Questions, from_now: Collection[str], done: int
 ) -> list[QueryGroup]:
-    """The groups of ``questions``: those before, as far as they are asked for, then new ones.
+    """Return the groups of ``questions``: existing ones that are still needed, then new ones.
 
     Args:
-        folder: of the engine's state, in which they are remembered.
-        kind: of the engine.
-        questions: of a site.
-        from_now: names of the queries that begin behind the log's file ``done``, if they are new.
+        folder: folder of the engine's state, which stores the groups.
+        kind: kind of the engine.
+        questions: queries of a site.
+        from_now: names of queries that begin after the log's file ``done``, if they are new.
         done: number of a file.
 
     Raises:
-        UserError: what was remembered is damaged.
-        OSError: it cannot be written.
+        UserError: the stored groups are damaged.
+        OSError: they cannot be written.
     """
     path, left, groups = folder / _GROUPS, set(questions.queries), list[QueryGroup]()
     for known in _read(path).get(kind, ()):
@@ -296,11 +297,11 @@ def query_groups(
 def _new_group(
     questions: Questions, state: str, begin: int, new: list[tuple[str, str]]
 ) -> QueryGroup:
-    """With all other queries, without output, where one refers to a stream that others make."""
+    """Return a group of ``new``, with all other queries as silent ones if it refers to them."""
     beside = {plan.name: whole_text(plan) for plan in questions.plans()}
     try:
         alone = {p.name: whole_text(p) for p in replace(questions, queries=tuple(new)).plans()}
-    except UserError:  # a CHECK of a query that is not there
+    except UserError:  # a CHECK of a query that is not in the group
         alone = {}
     if alone and all(beside.get(name) == text for name, text in alone.items()):
         return QueryGroup(state=state, begin=begin, queries=tuple(new))
@@ -308,33 +309,33 @@ def _new_group(
     return QueryGroup(state=state, begin=begin, queries=questions.queries, silent=silent)
 
 
-# How long disk and engine take here from a closed frame to its answers' lines.
+# Measures how long disk and engine take from a closed frame to the lines of its answers.
 #
-# What a simulation has not: it knows when a frame is closed, and not what the machine then takes to
-# write it, read it, answer it and write what came of it. Measured with the engine itself, over
-# frames of a few events in a folder that is removed, beside the log: on the same disk.
+# A simulation lacks this: it knows when a frame is closed, but not how long the machine takes to
+# write it, read it, answer it and write the answers. The measurement runs the engine over frames of
+# a few events in a temporary folder on the log's disk.
 
 
 TRIALS: Final = 15
 _FIRST: Final = 3
-"""These load what is needed, and do not count."""
+"""Trials that load what is needed; they do not count."""
 _ROWS: Final = 6
-"""Of a frame. All trials together are too few to compile kernels for."""
+"""Rows per frame. All trials together are too few for compiled kernels."""
 _APART_NS: Final = 10**9
 _NEVER_S: Final = 10**9
 
 
 def answering_time_ns(beside: Path, questions: Questions) -> int:
-    """The median over some trials.
+    """Return the median time of some trials [ns].
 
     Args:
-        beside: folder on the log's disk, in which a folder is made and removed.
-        questions: that are answered.
+        beside: folder on the log's disk; a temporary folder is created in it.
+        questions: queries to answer.
 
     Raises:
-        UserError: a question is at fault, or ``beside`` cannot be written.
+        UserError: a query is invalid, or ``beside`` cannot be written.
     """
-    # What is tried is no result, and must not fail in silence.
+    # Trials give no results, so failures must be raised.
     settings = replace(questions.chain_settings(), isolate_failures=False)
     with tempfile.TemporaryDirectory(prefix=".slackwater-validate-", dir=beside) as scratch:
         folder = Path(scratch)
@@ -362,7 +363,7 @@ def answering_time_ns(beside: Path, questions: Questions) -> int:
 
 
 def _frame(number: int) -> Frame:
-    """Events a second after those of the frame before."""
+    """Return a frame with events one second after those of the frame before."""
     at = np.arange(_ROWS, dtype=np.int64) + number * _APART_NS
     columns = {
         r.SOURCE: pa.array(["s0"] * _ROWS).dictionary_encode(),
@@ -374,7 +375,7 @@ def _frame(number: int) -> Frame:
 
 
 def _ignore(_: object) -> None:
-    """Takes lines that nobody reads."""
+    """Ignore lines."""
 
 
 def _at_once(what: Callable[[], Any]) -> Any:

@@ -94,7 +94,7 @@ def digest_of(snapshot: bytes) -> bytes:
 
 
 class LiveChains:
-    """A cache of chains, least recently fed first, of at most ``limit`` bytes.
+    """A cache of chains of at most ``limit`` bytes; the least recently fed are dropped first.
 
     Args:
         limit: total size of packed snapshots; small ones are charged ``LEAST``.
