@@ -87,20 +87,20 @@ def run_in_process(
     out: Path | PartStore,
     advanced: Callable[[int], None] = lambda _rows: None,
 ) -> dict[str, Any]:
-    """Run the chains of every site over the log and write their output into ``out``.
+    """Run the chains of all sites over the log and write their output into ``out``.
 
     Args:
         log: an arrival log, or its folder.
-        settings: of every site's chain.
+        settings: settings of all chains.
         out: folder of this pass (see ``engine.output.run_writer``), or a store.
         advanced: called with the number of records after each batch, for progress.
 
     Returns:
-        the counters, as in ``counters.json``. Of a log that grows meanwhile they are, as the
-        results, of the files that it had at the start.
+        the counters, as in ``counters.json``. Counters and results cover the files that the log had
+        at the start.
 
     Raises:
-        UserError: a damaged log, or another run is at work in ``out``.
+        UserError: the log is damaged, or another run uses ``out``.
     """
     store = out if isinstance(out, PartStore) else PartStore(out)
     with sole_use(store.directory) if store.is_lasting else nullcontext():

@@ -1,4 +1,4 @@
-"""Which files of answers there are, and how the oldest of them are given up."""
+"""The files of answers, and the removal of the oldest."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import BinaryIO, Final, NamedTuple
 from slackwater.engine.log.retention import Limits, unrepeated
 from slackwater.engine.log.row_export import PARQUET
 
-# Where retention is on, a file of answers that is large or old enough is closed: it is renamed to
-# ``SITE.jsonl.LINES-BYTES``, how many there are from the first answer on up to its end, and never
-# written again; ``SITE.jsonl`` goes on behind it. So an offset from the first answer on stays what
-# it was. The oldest closed files are removed; the newest is emptied instead, as its name says where
-# the open one begins (``AnswerKeeper``).
+# With retention, a file of answers that is large or old enough is closed: it is renamed to
+# ``SITE.jsonl.LINES-BYTES``, the numbers of lines and bytes from the first answer to its end, and
+# never written again; ``SITE.jsonl`` continues after it. So offsets from the first answer stay
+# valid. The oldest closed files are removed; the newest one is truncated instead, as its name says
+# where the open file begins (``AnswerKeeper``).
 
 
 SUFFIX: Final = ".jsonl"
@@ -29,7 +29,7 @@ _PIECE: Final = 1 << 20
 
 
 class ClosedFile(NamedTuple):
-    """``lines``, ``end``: answers and bytes up to its end, from the first answer on."""
+    """``lines``, ``end``: numbers of answers and bytes from the first answer to its end."""
 
     path: Path
     lines: int
@@ -40,16 +40,16 @@ class ClosedFile(NamedTuple):
 
     @property
     def begin(self) -> int:
-        """Bytes before it."""
+        """Number of bytes before it."""
         return self.end - self.size
 
     def first_line(self) -> int:
-        """Answers before it; raises OSError."""
+        """Return the number of answers before it; raises OSError."""
         return self.lines - whole_lines(self.path)[0]
 
 
 def whole_lines(path: Path, size: float = inf) -> tuple[int, int]:
-    """Of the first ``size`` bytes of a file: how many lines are whole, and where the last ends.
+    """Return the number of whole lines in the first ``size`` bytes of a file, and their end.
 
     Raises OSError.
     """
@@ -63,7 +63,7 @@ def whole_lines(path: Path, size: float = inf) -> tuple[int, int]:
 
 
 def closed_files(folder: Path) -> dict[str, list[ClosedFile]]:
-    """In the folder of a query, oldest first, by the name of the open file that follows them."""
+    """Return the closed files in a query's folder, oldest first, by name of the open file."""
     found: dict[str, list[ClosedFile]] = {}
     if not folder.is_dir():
         return found
@@ -72,7 +72,7 @@ def closed_files(folder: Path) -> dict[str, list[ClosedFile]]:
     for each in names:
         if name := _CLOSED.fullmatch(each):
             path = folder / each
-            with suppress(FileNotFoundError):  # it was removed meanwhile
+            with suppress(FileNotFoundError):  # it was removed in between
                 seen = path.stat()
                 found.setdefault(name[1], []).append(
                     ClosedFile(
@@ -87,7 +87,7 @@ def closed_files(folder: Path) -> dict[str, list[ClosedFile]]:
 
 @dataclass(frozen=True, slots=True)
 class SiteFiles:
-    """Of a query and site, as they were at one look: ``name`` is the open file's."""
+    """The files of a query and site, at the time of listing; ``name``: of the open file."""
 
     folder: Path
     name: str
@@ -97,23 +97,23 @@ class SiteFiles:
 
     @property
     def path(self) -> Path:
-        """Of the open file."""
+        """The open file."""
         return self.folder / self.name
 
     @property
     def begin(self) -> int:
-        """Bytes before the open file."""
+        """Number of bytes before the open file."""
         return self.closed[-1].end if self.closed else 0
 
     @property
     def end(self) -> int:
-        """Bytes in all, from the first answer on."""
+        """Number of bytes from the first answer on."""
         return self.begin + self.size
 
     def open_at(self, offset: int) -> tuple[BinaryIO, int] | None:
-        """The file with that byte, or the first behind it, and the bytes before that file.
+        """Open the file with that byte, or the next one; return it and the bytes before it.
 
-        None: it was closed, or moved away, since the look. Raises OSError.
+        None: the file was closed or moved since the listing. Raises OSError.
         """
         path, begin, inode = self.path, self.begin, self.inode
         for file in self.closed:
@@ -130,7 +130,7 @@ class SiteFiles:
         return None
 
     def lines_before(self, begin: int) -> int:
-        """Answers before the file that begins at that byte; raises OSError."""
+        """Return the number of answers before the file that begins at that byte; raises OSError."""
         for file in self.closed:
             if file.size and file.begin == begin:
                 return file.first_line()
@@ -138,32 +138,32 @@ class SiteFiles:
 
 
 def site_files(folder: Path) -> dict[str, SiteFiles]:
-    """In the folder of a query, by the name of the open file."""
+    """Return the files in a query's folder, by name of the open file."""
     opened: dict[str, os.stat_result] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(SUFFIX) and not entry.name.startswith("."):
-                with suppress(FileNotFoundError):  # it was closed, or moved away
+                with suppress(FileNotFoundError):  # it was closed or moved
                     opened[entry.name] = entry.stat()
-    closed = closed_files(folder)  # listed last: before a file is opened, the former is closed
+    closed = closed_files(folder)  # listed last, as a file is closed before the next is opened
     found = {}
     for name in {**opened, **closed}:
         files, seen = closed.get(name, []), opened.get(name)
-        if seen is None or (files and files[-1].inode == seen.st_ino):  # closed since it was seen
+        if seen is None or (files and files[-1].inode == seen.st_ino):  # closed in between
             found[name] = SiteFiles(folder, name, files)
         else:
             found[name] = SiteFiles(folder, name, files, seen.st_size, seen.st_ino)
     return found
 
 
-# Tables of answers: the files of their rows, found by their names.
+# Tables of answers, found by file name.
 
 
 _RUN: Final = re.compile(r"(.+)\.rows-([0-9]{12,})-([0-9]{12,})\.parquet")
 
 
 class TableRun(NamedTuple):
-    """A file with the rows from ``first`` up to ``end``."""
+    """A file with the rows from ``first`` to ``end`` (exclusive)."""
 
     path: Path
     first: int
@@ -171,7 +171,7 @@ class TableRun(NamedTuple):
 
 
 def table_runs(place: Path) -> list[TableRun]:
-    """Those of the site and query at ``place`` (folder of the query, name of the site)."""
+    """Return the files of the site and query at ``place`` (folder of query / name of site)."""
     found = []
     for path in sorted(place.parent.glob(f"*{PARQUET}")):
         name = _RUN.fullmatch(path.name)
@@ -180,23 +180,23 @@ def table_runs(place: Path) -> list[TableRun]:
     return found
 
 
-# The oldest closed files are given up, by age and by size, with the tables that have their rows.
+# Removal of the oldest closed files, by age and size, and of the tables with their rows.
 
 
 Delivered = Callable[[str, str], float]
-"""From the names of a query and an open file to the bytes that every sink of them has delivered."""
+"""(query, open file) -> number of bytes that all sinks of the query have delivered."""
 
 
 class AnswerKeeper:
     """Keeps the answers in ``folder`` within ``limits``.
 
     Args:
-        folder: a folder for each query in it.
-        queries: names of those that are answered; what others have left stays as it is.
-        limits: what may be kept; ``unread``: also what sinks have not delivered goes.
-        delivered: looks how far sinks are.
-        tell: takes a line for people.
-        now_ns: the clock of files' times.
+        folder: has a folder for each query.
+        queries: names of the current queries; files of others are left alone.
+        limits: the limits; ``unread``: files that sinks have not delivered may be removed.
+        delivered: returns the progress of sinks.
+        tell: takes a line for the user.
+        now_ns: the clock of file times.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class AnswerKeeper:
         self._now_ns = now_ns
 
     def step(self) -> None:
-        """Gives up what is beyond the limits; raises OSError: a file cannot be removed."""
+        """Remove files beyond the limits; raises OSError."""
         limits, kept = self._limits, list[Path]()
         if not (limits.age_ns or limits.bytes):
             return
@@ -242,7 +242,7 @@ class AnswerKeeper:
             )
 
     def _closed(self) -> tuple[int, list[tuple[int, ClosedFile, str]]]:
-        """Bytes of all files, and the closed ones; each is as new as those before it, or newer."""
+        """Return the total size, and the closed files with times that never decrease."""
         size, found = 0, list[tuple[int, ClosedFile, str]]()
         for query in self._queries:
             folder = self._folder / query
@@ -258,7 +258,7 @@ class AnswerKeeper:
         return size, found
 
     def _give_up(self, file: ClosedFile, open_name: str) -> int:
-        """Removes a closed file and what is before it; gives how many bytes that frees."""
+        """Remove a closed file and those before it; return the number of bytes freed."""
         freed = file.size
         *before, newest = closed_files(file.path.parent).get(open_name) or [file]
         for each in before:

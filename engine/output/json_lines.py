@@ -1,4 +1,4 @@
-"""Results and records as JSON lines, column by column: the same text as ``json.dumps`` makes."""
+"""Results and records as JSON lines, by column, with the same text as ``json.dumps``."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from slackwater.engine.core.units import exact_units
 from slackwater.engine.log.row_export import decimal_texts, record_columns
 from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION, as_json
 
-# Floats as texts by columns, as Python and so JSON writes them.
+# Floats as texts, by column, in Python's and JSON's format.
 
 
 _ALIKE: Final = (1e-4, 1e10)
-"""Between these Arrow writes a fraction as Python does: without an exponent."""
+"""In this range Arrow and Python format fractions equally, without an exponent."""
 _EXACT: Final = 1e15
-"""Below it Python writes whole numbers without an exponent."""
+"""Below this Python formats whole numbers without an exponent."""
 
 
 def float_texts(values: np.ndarray) -> pa.Array:
-    """``repr`` of each of float64 ``values``; Arrow says 97 for 97.0 and has other exponents."""
+    """Return ``repr`` of float64 ``values``; Arrow formats 97.0 as 97 and exponents differently."""
     size = np.abs(values)
     whole = values == np.floor(values)
     fraction = ~whole & (size >= _ALIKE[0]) & (size < _ALIKE[1])
@@ -46,29 +46,29 @@ def float_texts(values: np.ndarray) -> pa.Array:
     return text
 
 
-# Columns as JSON texts, the same that ``json.dumps`` makes, without a Python object per row.
+# Columns as JSON texts, equal to those of ``json.dumps``, without a Python object per row.
 
 
 _NOTHING: Final = pa.scalar("null")
 
 
 class Dates(Struct, frozen=True):
-    """Times of results as dates in ``zone``, in place of numbers.
+    """Times of results as dates in ``zone``, instead of numbers.
 
-    ``arrives``: whether arrivals are instants; else line numbers replace them, which are no dates.
+    ``arrives``: whether arrivals are instants; otherwise they are line numbers, which are no dates.
     """
 
     zone: str = "UTC"
     arrives: bool = True
 
     def known(self, name: str, times: pa.Array) -> pa.Array:
-        """``times`` of the field ``name``; null where they are no instants."""
+        """Return ``times`` of the field ``name``; null if they are not instants."""
         return (
             times if self.arrives or name not in _OF_ARRIVAL else pa.nulls(len(times), pa.int64())
         )
 
     def texts(self, times: pa.Array) -> pa.Array:
-        """Times [ns] in ISO 8601, with so many digits of a second as each needs: 0, 3, 6 or 9."""
+        """Return times [ns] in ISO 8601 with 0, 3, 6 or 9 digits of a second, as needed."""
         ns = times.fill_null(0).to_numpy(zero_copy_only=False)
         seconds, rest = np.divmod(ns, 10**9)
         instants = pa.array(seconds).cast(pa.timestamp("s", self.zone))
@@ -90,11 +90,12 @@ _OF_ARRIVAL: Final = ("at", "known_at")
 
 
 class JsonTexts:
-    """JSON texts of columns; of equal ones, as LOW, MIDDLE, HIGH and bounds mostly are, made once.
+    """JSON texts of columns; equal columns, as LOW, MIDDLE, HIGH and bounds often are, share a
+    text.
 
     Args:
-        unit: of times [ns] that are numbers.
-        dates: how other times are written; None: all are numbers.
+        unit: unit of times that are numbers [ns].
+        dates: format of other times; None: all are numbers.
     """
 
     def __init__(self, unit: int = 1, dates: Dates | None = None) -> None:
@@ -103,7 +104,9 @@ class JsonTexts:
         self._made: dict[pa.DataType, list[tuple[pa.Array, pa.Array]]] = {}
 
     def of(self, values: pa.Array, make: Callable[[pa.Array], pa.Array] | None = None) -> pa.Array:
-        """Plain values; texts get quotes, nulls are ``null``. Or what ``make`` makes of them."""
+        """Return the texts of plain values (quoted, null as ``null``), or the result of
+        ``make``.
+        """
         made = self._made.setdefault(values.type, [])
         for known, text in made:
             if _same(values, known):
@@ -112,13 +115,13 @@ class JsonTexts:
         return made[-1][1]
 
     def objects(self, values: pa.Array) -> pa.Array:
-        """Structs as objects, of ``BOUNDS`` as pairs; texts are JSON already. Nulls stay."""
+        """Return structs as objects, ``BOUNDS`` as pairs, texts unchanged; null stays null."""
         if pa.types.is_dictionary(values.type):
             return values.dictionary_decode()
         return self.of(values, self._object) if pa.types.is_struct(values.type) else values
 
     def attributes(self, values: pa.Array) -> pa.Array:
-        """As ``objects``, but a field that is null is left out, and no object is an empty one."""
+        """Return objects without their null fields; null becomes an empty object."""
         if not pa.types.is_struct(values.type):
             return self.objects(values).fill_null("{}")
         columns = _inside(values)
@@ -139,7 +142,7 @@ class JsonTexts:
 
 
 def _same(left: pa.Array, right: pa.Array) -> bool:
-    """Whether arrays of one type have the same text; to Arrow 0.0 and -0.0 are equal."""
+    """Whether arrays of one type have equal texts; Arrow itself equates 0.0 and -0.0."""
     if pa.types.is_struct(left.type):
         places = range(left.type.num_fields)
         return bool(left.is_null().equals(right.is_null())) and all(
@@ -151,12 +154,12 @@ def _same(left: pa.Array, right: pa.Array) -> bool:
 
 
 def around(begin: str, texts: pa.Array, end: str) -> pa.Array:
-    """Each of ``texts`` between ``begin`` and ``end``."""
+    """Return each of ``texts`` between ``begin`` and ``end``."""
     return pc.binary_join_element_wise(begin, texts, end, "")
 
 
 def woven(*parts: str | pa.Array) -> pa.Array:
-    """Per row all ``parts`` one after another: its texts, and those that are the same for all."""
+    """Concatenate ``parts`` per row; a part is an array of texts, or one text for all rows."""
     together: list[str | pa.Array] = []
     for part in parts:
         if isinstance(part, str) and together and isinstance(together[-1], str):
@@ -167,7 +170,7 @@ def woven(*parts: str | pa.Array) -> pa.Array:
 
 
 def json_object(members: Mapping[str, pa.Array]) -> pa.Array:
-    """Per row an object of at least one member, whose values are JSON already."""
+    """Return an object per row from at least one member; values are JSON already."""
     parts: list[str | pa.Array] = []
     for name, text in members.items():
         parts += [", " if parts else "", json.dumps(name, ensure_ascii=False), ": ", text]
@@ -175,17 +178,17 @@ def json_object(members: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def null_where(absent: pa.Array, column: pa.Array) -> pa.Array:
-    """``column``, null also where ``absent``."""
+    """Return ``column`` with null where ``absent``."""
     return pc.if_else(absent, pa.scalar(None, column.type), column)
 
 
 def without(texts: pa.Array, *left_out: str) -> pa.Array:
-    """``texts``, null where they are one of these."""
+    """Return ``texts`` with null in place of each text in ``left_out``."""
     return null_where(pc.is_in(texts, pa.array(left_out)), texts)
 
 
 def sparse_object(members: Mapping[str, pa.Array]) -> pa.Array:
-    """Per row an object of those members that are not null; they are JSON already."""
+    """Return an object per row of the members that are not null; values are JSON already."""
     parts: list[str | pa.Array] = []
     begun = False
     for name, texts in members.items():
@@ -198,7 +201,7 @@ def sparse_object(members: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def one_kind(parts: Sequence[Mapping[str, pa.Array]]) -> list[pa.Array]:
-    """The columns of each part as objects: structs, or JSON texts where parts differ in fields."""
+    """Return each part as objects: structs, or JSON texts if the parts differ in fields."""
     schemas = [[pa.field(name, values.type) for name, values in part.items()] for part in parts]
     try:
         fields = list(pa.unify_schemas(map(pa.schema, schemas)))
@@ -216,19 +219,19 @@ def one_kind(parts: Sequence[Mapping[str, pa.Array]]) -> list[pa.Array]:
 
 
 def json_pair(first: pa.Array, second: pa.Array) -> pa.Array:
-    """Per row a list of two, which are JSON already."""
+    """Return a list of two per row; both are JSON already."""
     return woven("[", first, ", ", second, "]")
 
 
 def joined(texts: pa.Array, lists: pa.ListArray) -> pa.Array:
-    """The texts of each list, with commas."""
+    """Join the texts of each list with commas."""
     offsets = lists.offsets.to_numpy()
     starts = pa.array(offsets - offsets[0], pa.int32())
     return pc.binary_join(pa.ListArray.from_arrays(starts, texts), ", ")
 
 
 def json_text(values: pa.Array) -> pa.Array:
-    """Values as JSON."""
+    """Return values as JSON texts."""
     kind = values.type
     if pa.types.is_string(kind):
         values, kind = values.dictionary_encode(), pa.dictionary(pa.int32(), pa.string())
@@ -247,15 +250,15 @@ def json_text(values: pa.Array) -> pa.Array:
 
 
 def fraction_type(unit: int) -> pa.Decimal128Type:
-    """Of times in units of so many ns: with the places from which each ns can be read again."""
+    """Return the type of times in units of this many ns, with enough digits to restore each ns."""
     return pa.decimal128(38, len(str(unit - 1)))
 
 
 def in_unit(times: pa.Array, unit: int, rows: np.ndarray | None = None) -> pa.Array:
-    """Times [ns] in units of so many ns; floats stay floats.
+    """Convert times [ns] to units of this many ns; floats stay floats.
 
-    Whole numbers are int64 if all are whole in the unit, else of ``fraction_type``, exact.
-    ``rows``: where (bool) they are times; others stay as they are. None: everywhere.
+    Integers become int64 if all are whole in the unit, else exact values of ``fraction_type``.
+    ``rows``: bool, the rows that are times; others are unchanged. None: all.
     """
     units = unit if rows is None else np.where(rows, unit, 1)
     if pa.types.is_floating(times.type):
@@ -275,8 +278,8 @@ def in_unit(times: pa.Array, unit: int, rows: np.ndarray | None = None) -> pa.Ar
         for _ in range(kind.scale):
             more, rest = np.divmod(rest * 10, units)
             digits = digits * 10 + more
-        digits += 2 * rest + (whole >= 0) > units  # a half goes away from 0
-    # A decimal is its digits in 128 bits, the lower half first.
+        digits += 2 * rest + (whole >= 0) > units  # half is rounded away from 0
+    # A decimal is a 128-bit integer, lower half first.
     halves = np.stack([digits, np.zeros_like(digits)], axis=1)
     part = pa.decimal128(kind.scale, kind.scale)
     fractions = pa.Array.from_buffers(part, len(times), [None, pa.py_buffer(halves)])
@@ -284,7 +287,7 @@ def in_unit(times: pa.Array, unit: int, rows: np.ndarray | None = None) -> pa.Ar
 
 
 def in_one_text(lines: pa.Array) -> str:
-    """Texts, none of them null, one after another."""
+    """Concatenate texts without nulls."""
     _, offsets, data = lines.buffers()
     wide = pa.types.is_large_string(lines.type)
     ends = np.frombuffer(offsets, np.int64 if wide else np.int32)[lines.offset :]
@@ -292,7 +295,7 @@ def in_one_text(lines: pa.Array) -> str:
 
 
 def rest(more: pa.Array) -> pa.Array | str:
-    """``, `` and the further fields, without their braces; nothing where there are none."""
+    """Return ``, `` and the further fields without braces; empty if there are none."""
     if more.null_count == len(more):
         return ""
     there = pc.fill_null(pc.greater(pc.binary_length(more), 2), False)
@@ -301,17 +304,17 @@ def rest(more: pa.Array) -> pa.Array | str:
 
 
 def where_there(values: pa.Array, texts: pa.Array) -> pa.Array:
-    """``texts`` where ``values`` are; nothing where they are null."""
+    """Return ``texts`` where ``values`` are not null, else an empty text."""
     return pc.if_else(values.is_valid(), texts, "") if values.null_count else texts
 
 
 def in_one(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece that begins its buffers; copied only if it is not one already."""
+    """Return a column as one array that begins its buffers; copied only if necessary."""
     chunks = column.chunks or [pa.nulls(0, column.type)]
     return chunks[0] if len(chunks) == 1 and not chunks[0].offset else pa.concat_arrays(chunks)
 
 
-# Results as JSON lines without a Python object per row: the same text as ``json.dumps`` makes.
+# Results as JSON lines, equal to those of ``json.dumps``, without a Python object per row.
 
 
 _NUMBERS: Final = ("value", "low", "middle", "high", "bounds")
@@ -322,14 +325,14 @@ def result_lines(
     table: pa.Table, schema: pa.Schema, times: Collection[str], optional: Collection[str],
     unit: int, dates: Dates | None = None,
 ) -> pa.Array:  # fmt: skip
-    """A line, with its end, for each row of a table.
+    """Return a line, with its end, for each row of a table.
 
     Args:
-        table: of ``schema``; columns of ``JSON_FIELDS`` may be structs.
-        schema: says the fields, and their order.
-        times: fields that are times, here and in lists.
-        optional: fields that are left out where they are null.
-        unit: of the times [ns].
+        table: rows of ``schema``; columns in ``JSON_FIELDS`` may be structs.
+        schema: defines the fields and their order.
+        times: fields that are times, also within lists.
+        optional: fields that are omitted if null.
+        unit: unit of times [ns].
         dates: see ``JsonTexts``.
     """
     names = [name for name in schema.names if name != POSITION]
@@ -342,7 +345,7 @@ def _members(
     columns: Mapping[str, pa.Array], fields: Iterable[pa.Field], times: Collection[str],
     optional: Collection[str], texts: JsonTexts,
 ) -> list[str | pa.Array]:  # fmt: skip
-    """The fields of objects without their braces, to be ``woven``."""
+    """Return the fields of objects without braces, for ``woven``."""
     parts: list[str | pa.Array] = []
     for field in fields:
         name, values = field.name, columns[field.name]
@@ -378,8 +381,8 @@ def _inside(structs: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -> pa.Table:
-    """Windows or rows whose values ``times`` (labels, by query) are in ``unit`` ns, as of
-    ``in_unit``. Instants (``at``) stay.
+    """Convert the values in ``times`` (labels, by query) to ``unit`` ns as ``in_unit`` does; ``at``
+    is unchanged.
     """
     if unit == 1 or not times:
         return table
@@ -402,7 +405,7 @@ def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -
 def _fields_in_unit(
     values: pa.StructArray, unit: int, queries: Sequence[str], labels: Mapping[str, Collection[str]]
 ) -> pa.Array:
-    """Structs of the queries ``queries``, whose fields ``labels`` are times."""
+    """Convert fields of structs; ``labels``: the fields that are times, by query."""
     rows = {
         label: None if all(label in of for of in labels.values())
         else np.array([label in labels[query] for query in queries], bool)
@@ -425,7 +428,7 @@ def _member_in_unit(values: pa.Array, unit: int, rows: np.ndarray | None) -> pa.
 
 
 def _text_in_unit(values: dict[str, Any], unit: int, times: Collection[str]) -> str:
-    """An object as JSON, as Python writes it, whose fields ``times`` are in ``unit``."""
+    """Return an object as JSON in Python's format; the fields in ``times`` are in ``unit``."""
 
     def number(value: Any) -> str:
         if isinstance(value, list):
@@ -453,15 +456,15 @@ DEFAULTS: Final = {
 def record_lines(
     site: str, columns: Mapping[str, pa.Array], defaults: Mapping[str, str] = DEFAULTS
 ) -> str:
-    """A line for each row, without the fields that are null or their default, and without NaN.
+    """Return a line for each row, without fields that are null, NaN or their default.
 
     Args:
-        site: whose records.
-        columns: by field, in the order of the lines; those of attributes make one field, the last.
-        defaults: of fields, as JSON.
+        site: site of the records.
+        columns: by field, in the order of the lines; attributes form one field, the last.
+        defaults: defaults of fields, as JSON.
 
     Raises:
-        UserError: an infinite attribute, which JSON cannot say.
+        UserError: an attribute is infinite, which JSON does not support.
     """
     members: dict[str, pa.Array] = {}
     attrs: dict[str, pa.Array] = {}
@@ -484,13 +487,13 @@ def record_lines(
 
 
 def write_trace(frames: Iterable[Frame], out: TextIO, time_unit: str = "ns") -> int:
-    """Writes ``frames`` to ``out`` as a JSONL trace; gives the number of records.
+    """Write ``frames`` to ``out`` as a JSONL trace; return the number of records.
 
-    Fields that say their default are left out: kind, site, stream, te. The incarnation is written
-    from the first frame on in which one is not 0, as from there its default varies.
+    Fields with their default are omitted: kind, site, stream, te. The incarnation is written from
+    the first frame on in which one is not 0, as its default varies from there.
 
     Raises:
-        UserError: a time that is no whole number of the unit, or an infinite attribute.
+        UserError: a time is not a whole number of the unit, or an attribute is infinite.
     """
     count, incarnations = 0, False
     for frame in frames:
@@ -507,6 +510,6 @@ def write_trace(frames: Iterable[Frame], out: TextIO, time_unit: str = "ns") -> 
             if r.TE in found:
                 found[r.TE] = null_where(pc.equal(found[r.TE], found[r.TS]), found[r.TE])
             fields = {name: found.pop(name) for name in _FIELDS if name in found}
-            out.write(record_lines(frame.site, fields | found))  # attributes are left
+            out.write(record_lines(frame.site, fields | found))  # attributes remain
         count += frame.rows
     return count

@@ -27,7 +27,7 @@ from slackwater.engine.log.whole_file import (
 )
 from slackwater.engine.output.spark_parts import BY_SPARK, SparkParts
 
-# One pass at a time writes into a folder.
+# A folder has one writing pass at a time.
 
 
 _LOCK: Final = ".lock"
@@ -36,15 +36,15 @@ _QUIET_LOOKS: Final = 40
 
 
 class FolderInUseError(UserError):
-    """Another pass is at work in a folder."""
+    """Another pass uses a folder."""
 
 
 @contextmanager
 def sole_use(folder: Path) -> Iterator[None]:
-    """``folder``, made if absent, is this pass's while the block runs; a crash gives it free.
+    """Lock ``folder``, created if absent, for this pass within the block; a crash releases it.
 
     Raises:
-        FolderInUseError: another pass is at work in it.
+        FolderInUseError: another pass uses it.
         UserError: it cannot be written.
     """
     try:
@@ -72,19 +72,19 @@ def wait_for_sole_use(
     tell: Callable[[str], None],
     user: str = "the engine",
 ) -> bool:
-    """``sole_use`` as soon as the folder is free, however long that takes.
+    """Wait for ``sole_use`` of the folder, without a limit.
 
-    Who has it may be stopped, wait for a slow disk, or compile: it frees the folder when it ends.
+    Its user may be stopped, wait for a slow disk, or compile; it releases the folder when it ends.
 
     Args:
-        folder: of the pass.
-        until: the folder is this pass's until it is closed.
-        over_within: waits so many seconds; True: nobody wants the folder any more.
-        tell: takes a line for people.
-        user: what an earlier server has started here.
+        folder: folder of the pass.
+        until: the lock is released when it is closed.
+        over_within: waits for the given seconds; True: the folder is no longer needed.
+        tell: takes a line for the user.
+        user: the process of an earlier server that may use the folder.
 
     Returns:
-        whether it is this pass's; False: nobody wants it any more.
+        whether the lock is held; False: the folder is no longer needed.
 
     Raises:
         UserError: it cannot be written.
@@ -103,27 +103,27 @@ def wait_for_sole_use(
             return True
 
 
-# Parquet files of one micro-batch each, so that writing a batch again replaces it.
+# Parquet files of one micro-batch each, so that a batch written again replaces itself.
 #
-# ``batch-BBBBBBBBBBBB-K.parquet``: batch id and part (0 where one file is enough). Rows are sorted
-# by site. A row group holds one site, or several small ones, so that ten thousand sites are not ten
-# thousand row groups; an export goes through groups of sites, and reads what lies near them.
+# ``batch-BBBBBBBBBBBB-K.parquet``: batch id and part (0 if one file is enough). Rows are sorted by
+# site. A row group has one site, or several small ones, so that ten thousand sites are not ten
+# thousand row groups; an export processes groups of sites and reads their row groups.
 
 
 SITE: Final = "site"
 _NAME: Final = re.compile(r"batch-([0-9]{12,})-([0-9]+)\.parquet")
 _GROUP_ROWS: Final = 1024
-"""Small sites share a row group of at least so many rows."""
+"""Least rows of a row group that small sites share."""
 
 
 def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> None:
-    """Makes ``parts`` the whole content of batch ``batch_id`` in ``folder``.
+    """Make ``parts`` the whole content of batch ``batch_id`` in ``folder``.
 
     Args:
-        folder: made if absent.
+        folder: created if absent.
         batch_id: micro-batch, from 0.
-        parts: one file each: tables of one schema, every one with rows of a single site, in order
-            of the sites' names. A part without tables is no file.
+        parts: one file each: tables of one schema, each with rows of one site, by name of site.
+            A part without tables gives no file.
 
     Raises:
         UserError: the folder cannot be written.
@@ -162,7 +162,7 @@ def _row_groups(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
 
 
 class Batches(Protocol):
-    """Batches of one name, as an export reads them; see ``BatchFiles``."""
+    """Batches of one name for an export; see ``BatchFiles``."""
 
     @property
     def sites(self) -> set[str]: ...
@@ -177,7 +177,7 @@ class Batches(Protocol):
 
 
 class _File(Struct, frozen=True):
-    """A file's runs of rows of one site: the site's name, row group, and place in it."""
+    """A file's runs of rows of one site: name of the site, row group, and place in it."""
 
     path: Path
     batch_id: int
@@ -188,10 +188,10 @@ class _File(Struct, frozen=True):
 
 
 class BatchFiles:
-    """The complete files of ``folder``, and where each site's rows are; none if it is absent.
+    """The complete files of ``folder``, with the places of each site's rows; it may be absent.
 
     Raises:
-        UserError: a file that is not of a batch, or is damaged.
+        UserError: a file does not belong to a batch, or is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -224,10 +224,10 @@ class BatchFiles:
     def tables(
         self, sites: Sequence[str], columns: list[str] | None = None, batch_id: int | None = None
     ) -> Iterator[tuple[int, pa.Table]]:
-        """(batch id, rows) of ``sites``, neighbours by name: by batch, in the order of writing.
+        """Yield (batch id, rows) of ``sites``, neighbours by name: by batch, in order of writing.
 
-        A table has rows of one site or of several, by site; ``columns`` None: all. ``batch_id``:
-        of that one alone.
+        A table has rows of one or more sites, by site; ``columns`` None: all. ``batch_id``: only
+        this batch.
         """
         for file in self._files:
             begin, end = bisect_left(file.sites, sites[0]), bisect_right(file.sites, sites[-1])
@@ -269,7 +269,7 @@ def _indexed(path: Path) -> _File:
 
 
 def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
-    """The texts of a column's runs of equal ones, and where each begins, with the end."""
+    """Return the texts of a column's runs, and the start of each run, with the final end."""
     if not len(column):
         return [], np.zeros(1, np.int64)
     coded = pc.run_end_encode(column.cast(pa.string()).combine_chunks(), run_end_type=pa.int64())
@@ -277,38 +277,38 @@ def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
     return coded.values.to_pylist(), np.concatenate(([0], ends))
 
 
-# Where the parts of a pass are: Parquet files, or, while they are few, this process's memory.
+# The place of a pass's parts: Parquet files or, if they are small, memory.
 #
-# A pass of one process whose results the same process shows needs no files, so they are written
-# only when they take more memory than they may.
+# A pass whose results are shown by the same process needs no files; they are written only if the
+# parts exceed a limit of memory.
 
 
 HELD_BYTES: Final = 256 << 20
-"""Bytes that a pass keeps in memory instead of files."""
+"""Limit of parts in memory, before files are written [bytes]."""
 _TABLE_BYTES: Final = 1 << 15
-"""Bytes of a table without its rows: some hundred objects."""
+"""Size of a table without its rows: some hundred objects [bytes]."""
 _ROWS_AT_ONCE: Final = 1 << 16
 _ROWS_PER_FILE: Final = 256
-"""Least rows per file of a group of sites: else each file is read often for few rows."""
+"""Least rows per file for a group of sites; otherwise each file is read often for few rows."""
 
 
 class PartStore:
     """The batches of a pass, by name.
 
     Args:
-        directory: of the files, a folder for each name.
-        hold: bytes of tables to keep in memory before any file is written; 0: write at once.
+        directory: has a folder of files for each name.
+        hold: limit of tables in memory before any file is written [bytes]; 0: write at once.
     """
 
     def __init__(self, directory: str | Path, hold: int = 0) -> None:
         self.directory = Path(directory)
         self.is_lasting = hold == 0
-        """Whether the files remain for a later pass."""
+        """Whether the files stay for a later pass."""
         self._room = hold
         self._buffer: dict[str, dict[int, list[list[pa.Table]]]] = {}
 
     def replace(self, name: str, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> None:
-        """Makes ``parts`` the whole of a batch, as ``replace_batch``.
+        """Replace a batch by ``parts``, as ``replace_batch`` does.
 
         Raises:
             UserError: the folder cannot be written.
@@ -325,10 +325,10 @@ class PartStore:
             self._buffer = {}
 
     def open(self, name: str) -> Batches:
-        """The batches of ``name``; none if nothing was written.
+        """Return the batches of ``name``; empty if nothing was written.
 
         Raises:
-            UserError: no such directory, or a file in it that is not of a batch, or is damaged.
+            UserError: the directory does not exist, or a file in it is foreign or damaged.
         """
         if self._room <= 0:
             if not self.directory.is_dir():
@@ -340,12 +340,12 @@ class PartStore:
 
 
 def store_of(place: str | Path | PartStore) -> PartStore:
-    """``place`` if it is a store, else the store of this folder."""
+    """Return ``place`` if it is a store, else the store of this folder."""
     return place if isinstance(place, PartStore) else PartStore(place)
 
 
 class _MemoryBatches:
-    """Batches in memory; each table in them has one site's rows."""
+    """Batches in memory; each table has rows of one site."""
 
     def __init__(self, batches: dict[int, list[list[pa.Table]]]) -> None:
         self.batches = sorted(batches)
@@ -383,9 +383,9 @@ class _MemoryBatches:
 
 
 def site_groups(kinds: Sequence[Batches]) -> Iterator[list[str]]:
-    """The sites of ``kinds`` by name, some at a time: so many that memory holds their rows.
+    """Yield groups of the sites of ``kinds``, by name; the rows of a group fit into memory.
 
-    A site with more rows than that is alone.
+    A site with more rows is a group by itself.
     """
     rows: dict[str, int] = {}
     for files in kinds:

@@ -1,6 +1,6 @@
-"""Kinds of results: their fields, their tables, their JSON lines. Adding one is one line.
+"""Kinds of results: their fields, tables and JSON lines. A new kind needs one line here.
 
-Sinks, exports and hosts know kinds by this registry alone; an operator's columns name theirs.
+Sinks, exports and hosts know kinds only by this registry; columns of operators name their kind.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from slackwater.engine.output.schema import (
 )
 
 _AT_ONCE: Final = 1 << 13
-"""Rows: bounds the texts in memory."""
+"""Rows per piece; bounds the texts in memory."""
 
 
 class ResultKind(Struct, frozen=True):
-    """What is known of a kind.
+    """A kind of results.
 
     Attributes:
         name: of its folder, and of its columns (``engine.core.operator.ResultColumns.kind``).
-        mark: the field that its results have and no other kind's.
-        schema: of its tables; columns may have other types where the query decides.
-        times: fields that are times [ns], shown in the unit asked for.
-        optional: fields that a line has only where they are not null.
+        mark: a field of its results that no other kind has.
+        schema: of its tables; some columns may have other types, by query.
+        times: fields that are times [ns], exported in the requested unit.
+        optional: fields that lines omit if they are null.
     """
 
     name: str
@@ -68,15 +68,15 @@ class ResultKind(Struct, frozen=True):
     optional: frozenset[str] = frozenset()
 
     def rows(self, positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
-        """Results as a table of ``schema``; ``positions``: their places in their batch."""
+        """Return results as a table of ``schema``; ``positions``: their places in their batch."""
         return rows_of(self.schema, positions, results)
 
     def lines(
         self, table: pa.Table, unit: int, times: Collection[str] = (), dates: Dates | None = None
     ) -> Iterator[pa.Array]:
-        """The JSON lines of a ``table`` with their ends, some at a time.
+        """Yield the JSON lines of a ``table``, with line ends, in pieces.
 
-        ``times``: labels of values that are times, too. ``dates``: see ``JsonTexts``.
+        ``times``: labels of values that are times. ``dates``: see ``JsonTexts``.
         """
         if times:
             queries = table.column("query").unique().to_pylist()
@@ -89,13 +89,13 @@ class ResultKind(Struct, frozen=True):
 def plain_kind(
     name: str, mark: str, fields: Mapping[str, pa.DataType], times: Collection[str] = ()
 ) -> ResultKind:
-    """A kind with these ``fields`` after those that all results have (``op query site at``).
+    """Return a kind with these ``fields`` after the shared ones (``op query site at``).
 
     Args:
-        name: of its folder.
-        mark: one of the fields, that no other kind has.
-        fields: with Arrow's types; no structs.
-        times: those that are times [ns].
+        name: name of its folder.
+        mark: one of the fields, which no other kind has.
+        fields: Arrow types by name; no structs.
+        times: fields that are times [ns].
     """
     schema = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **fields})
     return ResultKind(name, mark, schema, frozenset({"at", *times}))
@@ -119,10 +119,10 @@ KINDS: Final[dict[str, ResultKind]] = {
 
 
 def kind_of(result: Result) -> ResultKind:
-    """The kind of a result.
+    """Return the kind of a result.
 
     Raises:
-        ContractViolation: of none, or of more than one.
+        ContractViolation: it has no kind, or several.
     """
     found = [kind for kind in KINDS.values() if kind.mark in result]
     if len(found) != 1:
@@ -131,27 +131,27 @@ def kind_of(result: Result) -> ResultKind:
     return found[0]
 
 
-# Identity of a result, a 128-bit hash of its content; and the results that changes leave.
+# Identities of results, 128-bit hashes of their content; and the results that remain after changes.
 #
-# A retraction repeats the content of the result that it retracts, except for the time of emission.
-# So the content, as the JSON line that a sink would write, identifies the retracted result. It
-# does not depend on how results were computed, so it also orders results of one time.
+# A retraction repeats the content of the retracted result, except for the time of emission. So the
+# content, as the JSON line that a sink would write, identifies the retracted result. It does not
+# depend on how results were computed, so it also orders results of equal time.
 
 
 _SEEDS: Final = (1, 0x5DEECE66D)
 _WORD: Final = 7
-"""Bytes that are mixed in at once: they and their number fit into an int64."""
+"""Bytes mixed in per step: with their count they fit into an int64."""
 
 
 def identities(
     kind: str, tables: Iterable[pa.Table], ignored: Collection[str] = EMISSION
 ) -> np.ndarray:  # fmt: skip
-    """Numbers of 128 bits, int64 (results, 2): equal where the content is.
+    """Return 128-bit hashes, int64 (results, 2): equal for equal content.
 
     Args:
-        kind: of the results.
-        tables: the results, of the kind's schema.
-        ignored: fields that are no content.
+        kind: kind of the results.
+        tables: the results, with the kind's schema.
+        ignored: fields that are not part of the content.
     """
     texts = contents(kind, tables, ignored)
     return np.concatenate([np.empty((0, 2), np.int64), *map(numbers_of_texts, texts)])
@@ -160,7 +160,7 @@ def identities(
 def contents(
     kind: str, tables: Iterable[pa.Table], ignored: Collection[str] = EMISSION
 ) -> Iterator[pa.Array]:
-    """The texts of the results, some at a time, equal where the content is; see ``identities``."""
+    """Yield the texts of the results in pieces, equal for equal content; see ``identities``."""
     for table in tables:
         content, n = table.combine_chunks(), table.num_rows
         for name in set(ignored).intersection(table.schema.names):
@@ -170,11 +170,11 @@ def contents(
 
 
 def numbers_of_texts(texts: pa.Array) -> np.ndarray:
-    """Numbers of 128 bits, int64 (n, 2), that are equal where ``texts`` (strings) are."""
+    """Return 128-bit hashes, int64 (n, 2), equal for equal ``texts`` (strings)."""
     found = np.empty((len(texts), 2), np.int64)
     if not len(texts):
         return found
-    plain = pa.concat_arrays([texts])  # whose buffers begin with its first text
+    plain = pa.concat_arrays([texts])  # its buffers begin with its first text
     data = np.frombuffer(plain.buffers()[2] or b"", np.uint8)
     offsets = np.frombuffer(plain.buffers()[1], np.int32)[plain.offset :][: len(plain) + 1]
     _mix_texts(data, offsets, found)
@@ -182,16 +182,16 @@ def numbers_of_texts(texts: pa.Array) -> np.ndarray:
 
 
 def numbers_of_codes(codes: np.ndarray, text: Callable[[int], str | None]) -> np.ndarray:
-    """Numbers of the texts that ``codes`` (n) mean, int64 (n, 2): equal where the texts are.
+    """Return hashes of the texts of ``codes`` (n), int64 (n, 2): equal for equal texts.
 
     Args:
-        codes: of texts; -1 for null.
-        text: what a code means; None: nothing.
+        codes: codes of texts; -1 for null.
+        text: returns the text of a code; None: no text.
     """
     is_used = np.zeros(int(codes.max(initial=-1)) + 1, np.bool_)
     is_used[codes[codes >= 0]] = True
     used = np.flatnonzero(is_used)
-    by_code = np.zeros((len(is_used) + 1, 2), np.int64)  # the last one is null's
+    by_code = np.zeros((len(is_used) + 1, 2), np.int64)  # the last one is for null
     by_code[used] = numbers_of_texts(
         pa.array([text(code) or "" for code in used.tolist()], pa.string())
     )
@@ -199,8 +199,8 @@ def numbers_of_codes(codes: np.ndarray, text: Callable[[int], str | None]) -> np
 
 
 def numbers_of_rows(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Numbers of 128 bits, int64 (n, 2), that are equal where the rows of ``columns`` (int64, n
-    each, one at least) are.
+    """Return 128-bit hashes, int64 (n, 2), equal for equal rows of ``columns`` (int64, n each, at
+    least one).
     """
     found = np.empty((len(columns[0]), 2), np.int64)
     for lane, seed in enumerate(_SEEDS):
@@ -227,10 +227,10 @@ def _mix_texts(data: np.ndarray, offsets: np.ndarray, found: np.ndarray) -> None
 
 
 def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
-    """By row, the place of the ``+`` that it takes back, or -1.
+    """Return, by row, the row of the ``+`` that it retracts, or -1.
 
-    Several that are equal may stand at once: two matches of events without numbers can say the
-    same. Which of them is taken back makes no difference; it is the first.
+    Several equal results may exist at once: two matches of events without numbers can be equal.
+    Any of them may be retracted; the first one is chosen.
 
     Args:
         identity: int64 (n,) or (n, k), in order of emission.
@@ -244,30 +244,30 @@ def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
     ordered, adds = content[order], plus[order]
     is_first = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
     group, first = np.cumsum(is_first) - 1, np.flatnonzero(is_first)
-    # Net count, as if more could be retracted than exist; its minimum says how often.
+    # Net count that may fall below zero; its running minimum counts retractions without a partner.
     total = np.cumsum(np.where(adds, 1, -1))
     total -= (total[first] - np.where(adds[first], 1, -1))[group]
-    apart = group * (2 * n + 2)  # so that no group's least reaches into the next
+    apart = group * (2 * n + 2)  # keeps the groups' minima apart
     least = np.minimum(np.minimum.accumulate(total - apart) + apart, 0)
     before = np.where(is_first, 0, np.append(0, least[:-1]))
     takes = np.flatnonzero(~adds & (least == before))
     gives = np.flatnonzero(adds)
-    # The nth retraction pairs with the nth insertion, which came before it.
+    # The nth retraction pairs with the nth insertion, which precedes it.
     nth = np.arange(len(takes)) - np.searchsorted(takes, first)[group[takes]]
     found[order[takes]] = order[gives[np.searchsorted(gives, first)[group[takes]] + nth]]
     return found
 
 
-# Final results: what the ``+``/``-`` log of a pass leaves.
+# Final results: what the ``+``/``-`` changes of a pass leave.
 #
-# Rows stay in the store; memory holds 37 bytes of each change of a site, and 64 while it sorts.
-# Contents are compared only where something is retracted at the same time.
+# Rows stay in the store; memory holds 37 bytes per change of a site, 64 during the sort. Contents
+# are compared only among results of one time with a retraction.
 
 
 FINAL: Final = "final"
 _ROWS_AT_ONCE: Final = 1 << 16
 _FEW: Final = 1 << 14
-"""So many contents are held as texts, for which no kernel need be compiled."""
+"""Up to this number contents are compared as texts, without a compiled kernel."""
 _ROW_PLACE: Final = (SITE, "op", POSITION)
 _TIMED_BY: Final = {
     WINDOWS: ("window",),
@@ -277,23 +277,23 @@ _CHANGE: Final = np.dtype([
     ("end", np.int64), ("start", np.int64), ("emitted", np.int64), ("site", np.int32),
     ("table", np.int32), ("row", np.int32), ("minus", np.bool_),
 ])  # fmt: skip
-"""Where a change is: the times of its result, its place among the changes of its site, the place
-of the site, the table and its row there; and whether it is a retraction."""
+"""Place of a change: times of its result, place among the changes of its site, place of the site,
+table and row; and whether it is a retraction."""
 
 
 def final_results(changes: PartStore) -> PartStore:
-    """The results that were not retracted, of each site in order of time, in a store of their own.
+    """Return a store with the results that were not retracted, by site in order of time.
 
-    A window's time is its end, a match's the end of its last event, that of other results their
-    latest. Of equal ones what begins earlier goes first, then what was emitted first.
+    The time of a window is its end, of a match the end of its last event, of other results their
+    latest time. Ties are broken by the earlier start, then by the order of emission.
 
     Raises:
-        UserError: a damaged file, or the disk is full.
+        UserError: a file is damaged, or the disk is full.
     """
     folder = changes.directory / FINAL
     if folder.exists():
-        shutil.rmtree(folder)  # of an earlier pass
-    final = PartStore(folder, HELD_BYTES // 4)  # beside the changes, which are held too
+        shutil.rmtree(folder)  # from an earlier pass
+    final = PartStore(folder, HELD_BYTES // 4)  # the changes are in memory, too
     for kind in KINDS:
         batches = changes.open(kind)
         pieces = (each for of in site_groups([batches]) for each in _remaining(kind, batches, of))
@@ -303,7 +303,7 @@ def final_results(changes: PartStore) -> PartStore:
 
 
 def _remaining(kind: str, batches: Batches, sites: list[str]) -> Iterator[list[list[pa.Table]]]:
-    """The rows that remain, some at a time, as a store takes them."""
+    """Yield the remaining rows in pieces, in the form that a store takes."""
     columns = [*_ROW_PLACE, *_TIMED_BY.get(kind, _plain_times(kind))]
     count = sum(rows for site, rows in batches.rows().items() if site in set(sites))
     changes = np.zeros(count, _CHANGE)
@@ -340,7 +340,7 @@ def _cancelled(
     kind: str, batches: Batches, sites: list[str], of_batch: Sequence[int], changes: np.ndarray,
     order: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Which of the changes in ``order`` of emission are retractions, or were retracted."""
+    """Return which changes, in ``order`` of emission, are retractions or were retracted."""
     gone: np.ndarray = changes["minus"][order]
     ends = changes["end"][order]
     compared = np.flatnonzero(np.isin(ends, ends[gone]))
@@ -351,7 +351,7 @@ def _cancelled(
 
 
 def _identities(kind: str, pieces: Iterator[tuple[np.ndarray, pa.Table]], count: int) -> np.ndarray:
-    """Numbers of ``count`` results, equal where the content is; pieces say which each has."""
+    """Return numbers of ``count`` results, equal for equal content; pieces have their places."""
     if count > _FEW:
         found = np.empty((count, 2), np.int64)
         for rows, table in pieces:
@@ -370,7 +370,7 @@ def _identities(kind: str, pieces: Iterator[tuple[np.ndarray, pa.Table]], count:
 def _taken(
     batches: Batches, sites: list[str], of_batch: Sequence[int], places: np.ndarray
 ) -> Iterator[tuple[np.ndarray, pa.Table]]:
-    """Of each table with some of these rows: which they are among ``places``, and they."""
+    """Yield, for each table with some of these rows, their indices in ``places``, and the rows."""
     tables = np.unique(places["table"])
     numbers = {batch_id: of_batch.index(batch_id) for batch_id in {of_batch[t] for t in tables}}
     for batch_id in sorted(numbers):
@@ -383,19 +383,19 @@ def _taken(
 
 
 def _plain_times(kind: str) -> list[str]:
-    """The times of a result that are fields of its own and part of its content."""
+    """Return the times of a result that are fields and part of its content."""
     return sorted(KINDS[kind].times.difference(EMISSION).intersection(KINDS[kind].schema.names))
 
 
 def result_times(kind: str, table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """When each result ends and begins, on the engine's clock."""
+    """Return end and start of each result, on the engine's clock."""
     if kind == WINDOWS:
         window = in_one(table.column("window"))
         return window.field("end").to_numpy(), window.field("start").to_numpy()
     if kind == MATCHES:
         events = in_one(table.column("events"))
         ref, ts, te = (events.flatten().field(name) for name in ("ref", "ts", "te"))
-        # An event of which only one end is known is there.
+        # If only one end of an event is known, it is used for both.
         whole = (ref, te), (ts, te), (te, ts)
         ref, ts, te = (pc.coalesce(*known).to_numpy() for known in whole)
         starts = events.offsets.to_numpy()[:-1] - events.offsets[0].as_py()
