@@ -1,4 +1,4 @@
-"""Answers while they come: JSON lines and Parquet tables, in a folder for each query."""
+"""Live answers: JSON lines and Parquet tables, in a folder for each query."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ from slackwater.engine.output.result_kinds import KINDS, ResultKind
 from slackwater.engine.output.table_files import is_whole, table_bytes, table_of_bytes
 from slackwater.engine.output.typed_columns import TypedColumns
 
-# Answers as JSON lines while they come: a file for each query and site, ``QUERY/SITE.jsonl``.
+# Live answers as JSON lines, a file for each query and site: ``QUERY/SITE.jsonl``.
 #
-# The content is a function of the arrival log: a prefix of what a pass over the whole log gives for
-# that query and site. An engine that computes results again (after a crash, or after a takeover)
-# compares them with the file and writes only the new ones: no line is lost, duplicated or removed.
-# Checksums find damage at the start; the comparison repairs it. Closed files stay as they are:
+# The content is a function of the arrival log: a prefix of the results of a pass over the whole log
+# for that query and site. An engine that computes results again (after a crash or a takeover)
+# compares them with the file and writes only new ones: no line is lost, duplicated or removed.
+# Checksums detect damage at the start; the comparison repairs it. Closed files stay unchanged:
 # their lines are neither compared nor written again, and each start reports damage in them.
 
 
 Key = tuple[str, str]
 """Query, site."""
 _Sums = dict[int, tuple[int, ...]]
-"""The length of a file and its checksum (the first of ``DurableBytes.state``)."""
+"""Checksum (beginning of ``DurableBytes.state``) by the end of a closed file."""
 _SUM: Final = 3
 _NAME: Final = 150
 _CUT: Final = ".cut"
 _ALL: Final = Limits()
 _PARTS: Final = 16
-"""A file is closed when it has this part of what may be kept, by age or size."""
+"""A file is closed when it reaches this part of the limit of age or size."""
 _PART_LEAST: Final = 1 << 16
-"""Bytes of a file that is closed for its size."""
+"""Least size of a file that is closed for its size [bytes]."""
 END: Final = ".end"
-"""Of the name of a file with what only the end of the log would give."""
+"""Suffix of files with the output for the end of the log."""
 
 
 def site_file(site: str) -> str:
-    """The site's name as that of a file.
+    """Return the site's name in a form that is valid as a file name.
 
     >>> site_file("ward 3/bed"), site_file("..")
     ('ward%203%2Fbed', '%2E.')
@@ -75,11 +75,11 @@ def site_file(site: str) -> str:
 
 @dataclass(slots=True)
 class _File:
-    """``made``: what was made of it, in this life or before; ``size``: bytes that it has.
+    """``made``: bytes computed in this or an earlier process; ``size``: of the file on disk.
 
-    ``closed``, ``begin``: lines and bytes in closed files, and before. ``number``: lines made of
-    all; of the first ``closed`` of them nothing is written. ``saved``: bytes that a saved state
-    knows of. ``sums``: of closed files, by where they end.
+    ``closed``, ``begin``: lines and bytes in closed files. ``number``: all lines computed; the
+    first ``closed`` of them are not written. ``saved``: bytes in a saved state. ``sums``: checksums
+    of closed files, by their end.
     """
 
     path: Path
@@ -96,7 +96,7 @@ class _File:
 
     @property
     def at(self) -> int:
-        """Bytes that were made."""
+        """Number of bytes computed."""
         return self.made.length
 
 
@@ -104,18 +104,17 @@ class AnswerLines:
     """The files in ``folder``.
 
     Args:
-        folder: a folder for each query in it.
-        queries: names of those that are answered; what others have left stays as it is.
-        known: what ``state`` gave when the results were made so far; of what follows, some may
-            be in the files, too.
-        tell: takes a line for people.
-        numbers: what ``numbers`` gave then.
-        limits: of which files are closed a part at a time, so that the oldest can be removed.
-        now_ns: the clock of files' times.
+        folder: has a folder for each query.
+        queries: names of the current queries; files of others are left alone.
+        known: an earlier result of ``state``; the files may have more than that.
+        tell: takes a line for the user.
+        numbers: the result of ``numbers`` at that time.
+        limits: parts of the limits at which files are closed, so that old ones can be removed.
+        now_ns: the clock of file times.
 
     Raises:
-        AnswersDamaged: a file is not as ``known`` says, so that all must be made again; has the
-            place.
+        AnswersDamaged: a file differs from ``known``, so all answers must be computed again; the
+            message has its path.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class AnswerLines:
         self._limits = limits
         self._now_ns = now_ns
         self._closed: dict[Path, dict[str, list[ClosedFile]]] = {}
-        """Of each query's folder, when it was first looked at."""
+        """Closed files by folder of a query, as first listed."""
         self._files: dict[Key, _File] = {}
         for key, made in known.items():
             sums: _Sums = dict(*numbers.get(key, ())[2:])
@@ -147,17 +146,17 @@ class AnswerLines:
                 raise AnswersDamaged(f"{file.path}: the closed files before it are not all there")
             elif damage := file.made.damage(file.path, grows=True):
                 raise AnswersDamaged(f"{file.path}: {damage}")
-            if number is None:  # of a version that did not keep it
+            if number is None:  # from a version without it
                 number = whole_lines(file.path, file.at)[0] if file.at else 0
             file.number, file.saved = number, file.at
         self.end({})
 
     def append(self, key: Key, lines: bytes) -> bytes:
-        """Makes ``lines`` (whole ones) the next of a file; gives those that were not there before.
+        """Append whole ``lines`` to a file; return those that it did not have yet.
 
         Raises:
-            OSError: they could not be written; the same call may be made again.
-            AnswersDamaged: the file is gone.
+            OSError: they could not be written; the call may be repeated.
+            AnswersDamaged: the file is missing.
         """
         file = self._file(key)
         number = file.number + lines.count(b"\n")
@@ -183,7 +182,7 @@ class AnswerLines:
         return lines[lines.rfind(b"\n", 0, same) + 1 :] if same < len(lines) else b""
 
     def end(self, lines: Mapping[Key, bytes]) -> None:
-        """What the end of the log would give, as it is now; replaces what was said of it before.
+        """Replace the output for the end of the log.
 
         Raises:
             OSError: it cannot be written.
@@ -196,10 +195,10 @@ class AnswerLines:
                 sink.write(content)
 
     def trim(self) -> None:
-        """All that the log gives has been made: what files hold beyond it is not of this log.
+        """Remove what files have beyond the answers to the log, when all have been computed.
 
         Raises:
-            OSError: a file cannot be cut.
+            OSError: a file cannot be truncated.
         """
         known = {file.path: file for file in self._files.values()}
         closed = [
@@ -216,11 +215,11 @@ class AnswerLines:
                 file.size, file.unsynced = file.at, True
 
     def state(self) -> dict[Key, tuple[int, ...]]:
-        """For the next life: what was made of each file, all on disk now.
+        """Sync the files, and return the computed bytes of each for the saved state.
 
         Raises:
-            OSError: they cannot be brought to the disk.
-            AnswersDamaged: a file is gone.
+            OSError: they cannot be synced.
+            AnswersDamaged: a file is missing.
         """
         for file in self._files.values():
             if file.unsynced:
@@ -232,20 +231,20 @@ class AnswerLines:
         return {key: file.made.state() for key, file in self._files.items()}
 
     def numbers(self) -> dict[Key, tuple[int, int, _Sums]]:
-        """For the next life: lines in closed files, and in all; checksums of the former."""
+        """Return, for the saved state, lines in closed files, all lines, and checksums."""
         return {key: (file.closed, file.number, file.sums) for key, file in self._files.items()}
 
     def saved(self) -> None:
-        """What ``state`` gave last is saved; raises as ``close_due``."""
+        """Note that the last ``state`` is saved; raises as ``close_due``."""
         for file in self._files.values():
             file.saved = file.at
         self.close_due()
 
     def close_due(self) -> None:
-        """Closes the files that are large or old enough, and wholly in the saved state.
+        """Close the files that are large or old enough, and entirely in the saved state.
 
         Raises:
-            OSError: one cannot be renamed.
+            OSError: a file cannot be renamed.
         """
         age_ns, size = self._limits.age_ns // _PARTS, self._limits.bytes
         folders: set[Path] = set()
@@ -280,7 +279,7 @@ class AnswerLines:
         return file
 
     def _at(self, path: Path, sums: _Sums) -> _File:
-        """As it is on disk, with nothing made of it; ``sums``: what is known of closed files."""
+        """Return a file as it is on disk; ``sums``: known checksums of closed files."""
         if path.parent not in self._closed:
             self._closed[path.parent] = closed_files(path.parent)
         closed = self._closed[path.parent].get(path.name)
@@ -292,7 +291,7 @@ class AnswerLines:
         return _File(path, size, opened_ns=0 if size else self._now_ns())
 
     def _checked(self, path: Path, closed: list[ClosedFile], known: _Sums) -> _Sums:
-        """Checksums of the closed files; reports those that are not as ``known`` says."""
+        """Return checksums of the closed files; report those that differ from ``known``."""
         sums = _not_given_up(known, closed)
         damaged = {
             f"{path}.*-{end:015d}": "is gone" for end in sums.keys() - {file.end for file in closed}
@@ -300,7 +299,7 @@ class AnswerLines:
         for file in closed:
             if file.end not in sums:
                 made = DurableBytes()
-                with suppress(FileNotFoundError):  # it was given up meanwhile
+                with suppress(FileNotFoundError):  # it was removed in between
                     made.add_file(file.path)
                 sums[file.end] = made.state()[:_SUM]
                 continue
@@ -316,7 +315,7 @@ class AnswerLines:
         return sums
 
     def _reopen(self, file: _File) -> None:
-        """The log gives less than closed files have: the one in which that ends is open again."""
+        """Reopen closed files that have more than the log gives."""
         closed = closed_files(file.path.parent).get(file.path.name, [])
         while file.closed > file.number and closed and closed[-1].size:
             last = closed.pop()
@@ -336,7 +335,7 @@ class AnswerLines:
         file.made.add(content[: len(content) - len(rest)])
 
     def _keep(self, file: _File, at: int, size: int, why: str) -> None:
-        """Saves the bytes from ``at`` on beside the file before they are cut; reports it once."""
+        """Save the bytes from ``at`` on to another file before they are cut; report it once."""
         kept = file.path.with_name(file.path.name + _CUT)
         with file.path.open("rb") as source, kept.open("ab") as sink:
             source.seek(at)
@@ -350,13 +349,13 @@ class AnswerLines:
 
 
 def _not_given_up(sums: _Sums, closed: list[ClosedFile]) -> _Sums:
-    """Those from the oldest closed file on; an empty one was given up with all before it."""
+    """Return the sums from the oldest closed file on; an empty one was removed with all before."""
     first = closed[0].end + (not closed[0].size)
     return {end: each for end, each in sums.items() if first <= end <= closed[-1].end}
 
 
 def _closed_path(path: Path, lines: int, end: int) -> Path:
-    """What the open file is called when it is closed."""
+    """Return the name of the open file after it is closed."""
     return path.with_name(f"{path.name}.{lines:012d}-{end:015d}")
 
 
@@ -368,30 +367,30 @@ def _read(path: Path, at: int, size: int) -> bytes:
         return stream.read(size)
 
 
-# The files of one site's table of answers: ``SITE.rows-FIRST-END.parquet``, run after run of rows.
+# The table files of a site and query: ``SITE.rows-FIRST-END.parquet``, consecutive runs of rows.
 #
-# They are found by their names. One checksum goes over the content of all of them, in their order:
-# so a life that begins sees whether any was damaged, exchanged or taken away since.
+# They are found by name. One checksum covers the content of all files in order, so that a new
+# process detects damaged, exchanged or missing files.
 
 
 _ASIDE: Final = ".damaged"
 
 
 FiledState = tuple[int, tuple[int, ...]]
-"""Rows in files, and what is durable of these."""
+"""Number of rows in files, and ``DurableBytes.state`` of these files."""
 
 
 class FiledTables:
-    """Of the site and query at ``place`` (folder of the query, name of the site).
+    """The table files of the site and query at ``place`` (folder of query / name of site).
 
     Args:
         place: as above.
-        tell: takes a line for people.
-        known: what ``state`` gave; None: all is made again, and files that are whole are kept.
+        tell: takes a line for the user.
+        known: result of ``state``; None: all rows are computed again, and whole files are kept.
 
     Raises:
-        AnswersDamaged: the files are not as ``known`` says; a damaged one was moved aside.
-        OSError: one cannot be read, or not be moved.
+        AnswersDamaged: the files differ from ``known``; a damaged one was moved aside.
+        OSError: a file cannot be read or moved.
     """
 
     def __init__(
@@ -400,23 +399,23 @@ class FiledTables:
         self._place = place
         self._tell = tell
         self.end = 0
-        """Rows in files."""
+        """Number of rows in files."""
         self._durable = DurableBytes()
         place.parent.mkdir(parents=True, exist_ok=True)
         runs = table_runs(place)
         if f"{place.name}{SUFFIX}" in closed_files(place.parent):
-            # Those before were removed with the lines.
+            # Earlier files were removed with the lines.
             self.end = runs[0].first if runs else 0 if known is None else known[0]
         is_behind = known is None or (known[0] <= self.end and self.end > 0)
         self._follow(runs if known is None or is_behind else self._behind(runs, *known))
 
     def file_of(self, rows: int) -> Path:
-        """The file for the next ``rows``."""
+        """Return the file for the next ``rows``."""
         name = f"{self._place.name}.rows-{self.end:012d}-{self.end + rows:012d}{PARQUET}"
         return self._place.with_name(name)
 
     def filed(self, path: Path, rows: int) -> None:
-        """The next rows are in that file.
+        """Note that the next rows are in that file.
 
         Raises:
             OSError: it cannot be read.
@@ -425,13 +424,13 @@ class FiledTables:
         self.end += rows
 
     def state(self) -> FiledState:
-        """For the next life."""
+        """Return the state to save."""
         return self.end, self._durable.state()
 
     def _behind(
         self, runs: list[TableRun], end: int, durable_state: tuple[int, ...]
     ) -> list[TableRun]:
-        """The ``runs`` behind the durable rows, which end at ``end`` and must be unchanged.
+        """Return the ``runs`` after the durable rows, which end at ``end`` and must be unchanged.
 
         If they are changed, no file is removed: the log may no longer have their events.
         """
@@ -446,17 +445,17 @@ class FiledTables:
         if self._durable.state() == durable_state:
             return [run for run in runs if run not in mine]
         hurt = [run for run in mine if not is_whole(run.path, run.end - run.first)]
-        if first and not hurt:  # the checksum is also of what was removed
+        if first and not hurt:  # the checksum includes removed files
             self._durable = DurableBytes.of(durable_state)
         else:
-            # Of files that can be read none is known to be right.
+            # A readable file is not necessarily correct.
             hurt = hurt or mine
             names = ", ".join(_put_aside(run.path).name for run in hurt)
             raise AnswersDamaged(f"{hurt[0].path}: is not as it was written; kept: {names}")
         return [run for run in runs if run not in mine]
 
     def _follow(self, runs: list[TableRun]) -> None:
-        """Takes what follows, as another life or engine has written it, up to a gap."""
+        """Adopt the following files, written by another process, up to a gap."""
         for run in runs:
             if run.first != self.end:
                 run.path.unlink()
@@ -473,22 +472,22 @@ def _put_aside(path: Path) -> Path:
     return path.rename(path.with_name(path.name + _ASIDE))
 
 
-# Answers as Parquet while they come: ``QUERY/SITE.rows-FIRST-END.parquet``, typed columns.
+# Live answers as Parquet: ``QUERY/SITE.rows-FIRST-END.parquet``, typed columns.
 #
-# Each file holds consecutive results of a query at a site, numbered from 0. They are a function of
-# the log, so an engine that computes them again skips those that files already have.
+# Each file has consecutive results of a query at a site, numbered from 0. They are a function of
+# the log, so an engine that computes them again skips those in files.
 
 
 ROWS_MAX: Final = 1 << 16
-"""A file is closed when so many rows wait for it, or after some time."""
+"""A file is written when this many rows wait for it, or after some time."""
 
 _LOOK_S: Final = 1.0
-"""So often it is looked which are due: there may be thousands of sites."""
+"""Interval of checks for due files, as there may be thousands of sites [s]."""
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Of one site and query: ``made`` in all; what ``files`` have not, waits."""
+    """Rows of a site and query: ``made`` is their number; those not in ``files`` wait."""
 
     kind: ResultKind
     files: FiledTables
@@ -498,19 +497,19 @@ class _Rows:
 
 
 class AnswerTables:
-    """The files in ``folder``.
+    """The table files in ``folder``.
 
     Args:
-        folder: a folder for each query in it.
-        known: what ``state`` gave.
-        every_s: so long may rows wait for a file.
-        unit_ns: of every time.
-        times: of queries, by name, the aggregates that are times.
-        tell: takes a line for people.
-        clock: in seconds.
+        folder: has a folder for each query.
+        known: result of ``state``.
+        every_s: longest time that rows wait for a file [s].
+        unit_ns: unit of all times [ns].
+        times: by query, the labels of aggregates that are times.
+        tell: takes a line for the user.
+        clock: clock [s].
 
     Raises:
-        AnswersDamaged: a file is gone, or not as it was written.
+        AnswersDamaged: a file is missing or has changed.
     """
 
     def __init__(
@@ -534,7 +533,7 @@ class AnswerTables:
                 self.add(key, rows.kind, table)
 
     def add(self, key: Key, kind: ResultKind, table: pa.Table) -> None:
-        """The next rows of a site and query."""
+        """Add the next rows of a site and query."""
         rows = self._of(key, kind)
         there = min(max(rows.files.end - rows.made, 0), table.num_rows)
         rows.made += table.num_rows
@@ -546,10 +545,10 @@ class AnswerTables:
                 self._look_at = -inf
 
     def close_if_full(self) -> None:
-        """Writes the files that are due.
+        """Write the files that are due.
 
         Raises:
-            OSError: they could not be; the same call may be made again.
+            OSError: they cannot be written; the call may be repeated.
         """
         now = self._clock()
         if now < self._look_at:
@@ -562,21 +561,22 @@ class AnswerTables:
         self._look_at = now + min(self._every_s / 4, _LOOK_S)
 
     def close_all(self) -> None:
-        """Writes all that waits.
+        """Write all waiting rows.
 
         Raises:
-            OSError: it could not be.
+            OSError: they cannot be written.
         """
         for rows in self._rows.values():
             if rows.waiting:
                 self._close(rows)
 
     def state(self) -> dict[Key, Any]:
-        """For the next life: of each site and query its kind, its rows, those that wait, its files.
+        """Return the state to save: kind, number of rows, waiting rows and files, by site and
+        query.
 
         Raises:
-            AnswersDamaged: a file is gone.
-            OSError: one cannot be read.
+            AnswersDamaged: a file is missing.
+            OSError: a file cannot be read.
         """
         return {
             key: (

@@ -1,8 +1,7 @@
 """Durable results: the bytes of files that are on disk, with checksums that detect damage.
 
 After a stop or a crash the engine continues at the end of the durable bytes. Later bytes are
-compared with the results that are made again (``AnswerLines``), or kept as whole files
-(``FiledTables``).
+compared with the recomputed results (``AnswerLines``), or kept as whole files (``FiledTables``).
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ _STEP: Final = 4096
 _PIECE: Final = 1 << 20
 
 
-class AnswersDamaged(Exception):  # noqa: N818 - no error: they are made again
-    """Files of answers were changed since they were written."""
+class AnswersDamaged(Exception):  # noqa: N818 - not an error: answers are computed again
+    """Files of answers have changed since they were written."""
 
 
 class DurableBytes:
-    """``length`` bytes of a file, or of files one after another.
+    """``length`` bytes of a file, or of consecutive files.
 
-    One checksum over all bytes detects a change, but not its place. So checksums of some prefixes
-    are kept, too, evenly spaced and at most ``MARKS``: if there are more, every other one is
-    dropped and the distance is doubled. Damage lies between the first prefix with a wrong checksum
-    and the one before it.
+    One checksum over all bytes detects a change, but not its place. So checksums of at most
+    ``MARKS`` evenly spaced prefixes are kept, too; beyond that every other one is dropped and the
+    distance is doubled. Damage is between the first prefix with a wrong checksum and the one before
+    it.
     """
 
     def __init__(self) -> None:
@@ -44,18 +43,18 @@ class DurableBytes:
 
     @classmethod
     def of(cls, state: Sequence[int]) -> DurableBytes:
-        """Inverse of ``state``."""
+        """Return the bytes described by ``state``."""
         made = cls()
         made.length, made._sum, made._step, *marks = state
         made._marks = list(zip(marks[::2], marks[1::2], strict=True))
         return made
 
     def state(self) -> tuple[int, ...]:
-        """Plain data."""
+        """Return plain data, for ``of``."""
         return (self.length, self._sum, self._step, *(n for mark in self._marks for n in mark))
 
     def add(self, content: bytes) -> None:
-        """Appends ``content``."""
+        """Append ``content``."""
         self._sum = zlib.crc32(content, self._sum)
         self.length += len(content)
         if self.length - (self._marks[-1][0] if self._marks else 0) >= self._step:
@@ -65,16 +64,16 @@ class DurableBytes:
             self._step *= 2
 
     def add_file(self, path: Path) -> None:
-        """Appends the content of a file; raises OSError."""
+        """Append the content of a file; raises OSError."""
         with path.open("rb") as stream:
             while piece := stream.read(_PIECE):
                 self.add(piece)
 
     def damage(self, path: Path, *, grows: bool = False) -> str:
-        """How the file differs from these bytes, as text; "": it does not.
+        """Return how the file differs from these bytes, as text; "" if it does not.
 
         Args:
-            path: of the file.
+            path: path of the file.
             grows: more bytes may follow.
 
         Raises:
@@ -114,10 +113,10 @@ class EngineProgress(Struct, frozen=True):
     def load(
         self, tell: Callable[[str], None], fits: Callable[[dict[str, Any]], bool] = bool
     ) -> dict[str, Any] | None:
-        """The saved state; None: there is none, or the engine cannot continue with it.
+        """Return the saved state; None: there is none, or the engine cannot continue with it.
 
         Args:
-            tell: takes a line for people.
+            tell: takes a line for the user.
             fits: further condition on the state, besides equal settings, log and version.
         """
         state = load(self.path)
@@ -138,7 +137,7 @@ class EngineProgress(Struct, frozen=True):
         return None
 
     def save(self, done: int, **more: Any) -> None:
-        """Saves that the log's files up to ``done`` are read; raises OSError."""
+        """Save that the log's files up to ``done`` are read; raises OSError."""
         mark = file_mark(self.log, done)
         content = {"version": self.version, "settings": self.settings, "done": done, "mark": mark}
         save(self.path, content | more)

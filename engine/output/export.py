@@ -1,7 +1,7 @@
-"""Results as JSONL (DESIGN "Results"), Parquet or CSV: by site, then order of emission.
+"""Export results as JSONL (DESIGN "Results"), Parquet or CSV: by site, then in order of emission.
 
-Times are exact numbers of the unit (``json_lines.in_unit``). Memory holds one site's results of one
-micro-batch at a time.
+Times are exact numbers of the unit (``json_lines.in_unit``). Memory holds the results of one site
+in one micro-batch at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from slackwater.engine.output.typed_columns import DateColumns, TypedColumns, fl
 from slackwater.engine.query.fields import TimeValue
 
 _AT_ONCE: Final = 1 << 14
-"""Lines: bounds the texts in memory."""
+"""Lines per piece; bounds the texts in memory."""
 
 
 def export_jsonl(
@@ -42,20 +42,20 @@ def export_jsonl(
     times: Mapping[str, Collection[str]] = MappingProxyType({}),
     dates: Dates | None = None,
 ) -> int:
-    """Writes the results in a store as JSON lines; gives their number.
+    """Write the results in a store as JSON lines; return their number.
 
-    By site, then by query, then in order of emission: independent of how batches were cut.
+    The order is by site, query, then emission, so it does not depend on batches.
 
     Args:
-        directory: the store, or its folder; results of an empty run are no lines.
-        out: a path (which appears whole) or an open text stream.
-        time_unit: of every time.
-        queries: names in the order wanted; queries not named here follow in order of their names.
-        times: of queries, by name, the aggregates that are times (``engine.query.fields``).
-        dates: how other times are written; None: as numbers.
+        directory: the store, or its folder; an empty run gives no lines.
+        out: a path (written atomically) or an open text stream.
+        time_unit: unit of all times.
+        queries: order of queries by name; others follow in order of their names.
+        times: by query, the labels of aggregates that are times (``engine.query.fields``).
+        dates: format of other times; None: numbers.
 
     Raises:
-        UserError: no such directory, or damaged files in it.
+        UserError: the directory does not exist, or a file is damaged.
     """
     unit, store = unit_ns(time_unit), store_of(directory)
     count = 0
@@ -67,10 +67,10 @@ def export_jsonl(
 
 
 def read_results(directory: str | Path | PartStore, kind: str) -> Iterator[Result]:
-    """Results of one kind in a store, in the order and with the times of ``export_jsonl``.
+    """Yield results of one kind in a store, in the order and with the times of ``export_jsonl``.
 
     Raises:
-        UserError: no such directory, or damaged files in it.
+        UserError: the directory does not exist, or a file is damaged.
     """
     for _, texts in _results(store_of(directory), 1, (), {}, (kind,)):
         for text in texts:
@@ -87,25 +87,25 @@ def export_table(
     dates: Dates | None = None,
     values: Mapping[str, TimeValue] = MappingProxyType({}),
 ) -> int:
-    """Writes the results in a store as one table; gives their number.
+    """Write the results in a store as one table; return their number.
 
     In Parquet, objects (keys, values, bounds, attributes of events) are structs with typed fields;
     in CSV their fields are columns (``engine.output.typed_columns``).
 
     Args:
-        directory: the store, or its folder; results of an empty run are no rows.
-        out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
-        kind: what the table holds: a name in ``engine.output.result_kinds``.
-        time_unit: of every time.
-        times: as of ``export_jsonl``.
-        events: in CSV, the most that a match may have, so that the columns do not depend on which
-            matches there are.
-        dates: times are typed in Parquet, and ISO 8601 in CSV; None: they are numbers.
-        values: computed ones that are times, by name, which are then typed, too.
+        directory: the store, or its folder; an empty run gives no rows.
+        out: a path, written atomically; CSV if it ends in ``.csv``, else Parquet.
+        kind: kind of the results, a name in ``engine.output.result_kinds``.
+        time_unit: unit of all times.
+        times: as for ``export_jsonl``.
+        events: in CSV, the largest number of events in a match, so that the columns do not depend
+            on the matches.
+        dates: times are timestamps in Parquet and ISO 8601 in CSV; None: numbers.
+        values: computed values that are times, by name; they are typed, too.
 
     Raises:
-        UserError: the directory is absent, damaged, or holds results of the other kind too; a field
-            has two types; the file cannot be written.
+        UserError: the directory is missing, damaged, or has results of another kind; a field has
+            two types; or the file cannot be written.
     """
     is_csv = Path(out).suffix == CSV
     kind_of_time = pa.string() if is_csv or dates is None else pa.timestamp("ns", dates.zone)
@@ -130,7 +130,7 @@ def _typed(
     store: PartStore, kind: str, unit: int, times: Mapping[str, Collection[str]],
     dates: DateColumns | None, values: Mapping[str, pa.DataType],
 ) -> tuple[Batches, TypedColumns]:  # fmt: skip
-    """The files of ``kind``, and their typed columns."""
+    """Return the files of ``kind``, and their typed columns."""
     kinds = {name: store.open(name) for name in KINDS}
     others = [name for name, files in kinds.items() if files.sites and name != kind]
     if others:
@@ -145,7 +145,7 @@ def _typed(
 
 
 def _typed_tables(files: Batches, columns: TypedColumns) -> Iterator[pa.Table]:
-    """By site, then in order of emission; of several sites all at once, as they are few."""
+    """Yield tables by site, then in order of emission; small sites are combined."""
     for sites in site_groups([files]):
         batches = [None] if len(sites) > 1 else files.batches
         for batch_id in batches:
@@ -157,7 +157,7 @@ def _typed_tables(files: Batches, columns: TypedColumns) -> Iterator[pa.Table]:
 def _sorted(
     columns: TypedColumns, found: Sequence[tuple[int, pa.Table]], sites: Sequence[str]
 ) -> pa.Table:
-    """The rows of tables with their batches, as ``columns`` has them, in order of emission."""
+    """Return the rows of tables with their batches, typed, in order of emission."""
     order = _order([_keys(table, batch, sites) for batch, table in found])
     table = pa.concat_tables(columns.typed(table) for _, table in found).unify_dictionaries()
     return table if order is None else table.take(order)
@@ -165,7 +165,7 @@ def _sorted(
 
 @contextmanager
 def text_out(out: str | Path | TextIO) -> Iterator[TextIO]:
-    """``out`` itself when it is a stream, else a text file that appears whole.
+    """Yield ``out`` if it is a stream, else a text file that is written atomically.
 
     Raises:
         UserError: the file cannot be written.
@@ -191,8 +191,8 @@ def _results(
     names: Iterable[str] = (),
     dates: Dates | None = None,
 ) -> Iterator[tuple[int, Iterable[str]]]:
-    """(number of lines, their texts) of each site, query and batch, in order of emission; of the
-    kinds ``names``, or of all.
+    """Yield (number of lines, texts) of each site, query and batch, in order of emission; for the
+    kinds ``names``, or all.
     """
     opened = {name: store.open(name) for name in names or KINDS}
     kinds = {name: files for name, files in opened.items() if files.count}
@@ -211,7 +211,7 @@ def _of_site(
     times: Mapping[str, Collection[str]],
     dates: Dates | None,
 ) -> Iterator[tuple[int, Iterable[str]]]:
-    """Of one site, which may have many results: a batch at a time."""
+    """Yield lines of one site, which may have many results, one batch at a time."""
     present: set[str] = set()
     batches: set[int] = set()
     for files in kinds.values():
@@ -221,7 +221,7 @@ def _of_site(
     for query in _ranked(present, queries):
         for batch_id in sorted(batches):
             found = [
-                # Nothing is left out where there is one query.
+                # With one query no filter is needed.
                 (kind, table if len(present) == 1 else table.filter(pc.field("query") == query))
                 for kind, files in kinds.items()
                 for _, table in files.tables(site, batch_id=batch_id)
@@ -238,7 +238,7 @@ def _of_sites(
     times: Mapping[str, Collection[str]],
     dates: Dates | None,
 ) -> tuple[int, Iterable[str]]:
-    """Of several sites with few results each: all at once."""
+    """Return the lines of several sites with few results each, all at once."""
     found = {kind: list(files.tables(sites)) for kind, files in kinds.items()}
     names = [table.column("query").unique().to_pylist() for of in found.values() for _, table in of]
     ranked = _ranked(set[str]().union(*names), queries)
@@ -254,7 +254,7 @@ def _of_sites(
 
 
 def _ranked(present: set[str], queries: Sequence[str]) -> list[str]:
-    """Queries with results, in their order."""
+    """Return the queries with results, in their order."""
     named = [name for name in queries if name in present]
     return [*named, *sorted(present.difference(named))]
 
@@ -262,7 +262,7 @@ def _ranked(present: set[str], queries: Sequence[str]) -> list[str]:
 def _keys(
     table: pa.Table, batch_id: int, sites: Sequence[str], queries: Sequence[str] = ()
 ) -> np.ndarray:
-    """What the rows of one batch are sorted by: int64 (4, rows)."""
+    """Return the sort keys of one batch's rows: int64 (4, rows)."""
     zero = np.zeros(table.num_rows, np.int64)
     return np.stack(
         [
@@ -279,7 +279,7 @@ def _place(texts: pa.ChunkedArray, among: Sequence[str]) -> np.ndarray:
 
 
 def _order(keys: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The order of the rows by ``keys``, of tables one after another; None: as they are."""
+    """Return the order of concatenated rows by ``keys``; None: they are in order."""
     together = np.concatenate([*keys, np.empty((4, 0), np.int64)], axis=1)
     order = np.lexsort(together[::-1])
     return None if (order[1:] > order[:-1]).all() else order
@@ -288,12 +288,12 @@ def _order(keys: Sequence[np.ndarray]) -> np.ndarray | None:
 def _in_order(
     lines: Sequence[Sequence[pa.Array]], keys: Sequence[np.ndarray]
 ) -> tuple[int, Iterable[str]]:
-    """(number, texts) of the lines of tables with these ``keys``."""
+    """Return (number, texts) of the lines of tables with these ``keys``, in order."""
     pieces = [piece for of_table in lines for piece in of_table]
     number, order = sum(map(len, pieces)), _order(keys)
     if order is None:
         return number, map(in_one_text, pieces)
-    # Arrow's shorter texts end at 2 GB.
+    # Arrow's string type is limited to 2 GB.
     whole = pa.chunked_array(pieces, pa.string()).cast(pa.large_string())
     return number, (
         in_one_text(in_one(whole.take(order[start : start + _AT_ONCE])))

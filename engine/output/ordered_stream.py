@@ -1,7 +1,7 @@
-"""Sink of the ordered stream itself (``slackwater order``): released events in columns.
+"""Output of the ordered stream (``slackwater order``) and the side output, in columns.
 
-Parquet per micro-batch as for results; exported as trace records with ``ref``, ``release`` and
-``late`` added. Late events that were dropped are in the counters only.
+Parquet per micro-batch as for results; exported as trace records with the added fields ``ref``,
+``release`` and ``late``. Dropped late events are in the counters only.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ _DEFAULTS: Final = DEFAULTS | {r.INCARNATION: "0"}
 
 
 class EventFiles(Struct, frozen=True):
-    """Events in files that a sink writes and an export reads.
+    """A form of event files that a sink writes and an export reads.
 
-    ``folders``: read one after another, per site. ``fields``: of a record, in order; ``times``:
-    those in the export's unit. ``export_columns``: makes a file's table the export's.
-    ``empty``: schema of an export without events.
+    ``folders``: read in order, per site. ``fields``: of a record, in order; ``times``: those in the
+    export's unit. ``export_columns``: converts a file's table for the export. ``empty``: schema of
+    an export without events.
     """
 
     folders: tuple[str, ...]
@@ -88,12 +88,12 @@ class EventFiles(Struct, frozen=True):
 
 
 def released_table(site: str, released: Released) -> pa.Table:
-    """The events of ``released`` as columns in release order; times in ns.
+    """Return the events of ``released`` as columns in release order; times in ns.
 
-    Columns: ``site stream source seq incarnation type ts te arrival ref unc release status``,
-    ``clock`` where some event was stamped by another than its source's own, null at the others, and
-    per attribute ``attrs.NAME``, null where an event lacks it. Late events that were dropped are
-    in it too (``status``); the exports leave them out.
+    Columns: ``site stream source seq incarnation type ts te arrival ref unc release status``;
+    ``clock`` if some event was stamped by another clock than its source's, else null; and per
+    attribute ``attrs.NAME``, null where an event lacks it. Dropped late events are included
+    (``status``); exports omit them.
     """
     columns = released.columns
     texts = pa.array(released.strings.texts, pa.string())
@@ -122,15 +122,15 @@ def released_table(site: str, released: Released) -> pa.Table:
 
 
 def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.Array:
-    """Codes as text, null where negative or ``absent``."""
+    """Return codes as text, null where negative or ``absent``."""
     null = codes < 0 if absent is None else (codes < 0) | absent
     return texts.take(pa.array(codes, mask=null))
 
 
 def write_event_files(directory: Path) -> None:
-    """Writes the ordered stream of a run on Spark as files of events, for reports.
+    """Write the ordered stream of a run on Spark as event files, for reports.
 
-    Batches with files keep them, except the one of the end of the input.
+    Existing batches are kept, except that of the end of the input.
     """
     if not (directory / BY_SPARK).is_dir():
         return
@@ -145,7 +145,7 @@ def write_event_files(directory: Path) -> None:
 
 
 def _ordered_columns(table: pa.Table) -> pa.Table:
-    """Without dropped events; with ``late``: the event arrived after its place was released."""
+    """Remove dropped events; add ``late``: the event arrived after its place was released."""
     status = table.column(STATUS)
     late = pc.not_equal(status, IN_ORDER)
     kept = table.drop_columns([STATUS, UNCERTAINTY]).append_column(LATE_FIELD, late)
@@ -165,19 +165,19 @@ def export_ordered_jsonl(
     time_unit: str = "ns",
     files: EventFiles = ORDERED_STREAM,
 ) -> int:
-    """Writes the events in a store as JSON lines, by site, in release order.
+    """Write the events in a store as JSON lines, by site, in release order.
 
     Args:
-        directory: of the store, or the store.
-        out: a path (which appears whole) or an open text stream.
-        time_unit: of every time.
+        directory: the store, or its folder.
+        out: a path (written atomically) or an open text stream.
+        time_unit: unit of all times.
         files: the events to export.
 
     Returns:
         the number of events.
 
     Raises:
-        UserError: no such directory, damaged files, or an infinite attribute.
+        UserError: the directory does not exist, a file is damaged, or an attribute is infinite.
     """
     unit = unit_ns(time_unit)
     count = 0
@@ -189,13 +189,13 @@ def export_ordered_jsonl(
 
 
 def event_lines(site: str, events: pa.Table, unit: int, files: EventFiles) -> Iterator[str]:
-    """Texts of lines, one for each event of a site.
+    """Yield texts with one line for each event of a site.
 
     Args:
-        site: its name.
+        site: name of the site.
         events: rows of ``files.export_columns``.
-        unit: of every time [ns].
-        files: of which they are.
+        unit: unit of all times [ns].
+        files: the form of the events.
     """
     for batch in events.combine_chunks().to_batches(max_chunksize=RECORDS_AT_ONCE):
         columns = {r.SITE: pa.repeat(site, batch.num_rows)}
@@ -214,18 +214,18 @@ def export_ordered_table(
     time_unit: str = "ns",
     files: EventFiles = ORDERED_STREAM,
 ) -> int:
-    """Writes the events in a store as one table; gives the number of events.
+    """Write the events in a store as one table; return the number of events.
 
-    Without events it is a table of the fixed columns and no rows.
+    Without events the table has the fixed columns and no rows.
 
     Args:
-        directory: of the store, or the store.
-        out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
-        time_unit: of every time.
+        directory: the store, or its folder.
+        out: a path, written atomically; CSV if it ends in ``.csv``, else Parquet.
+        time_unit: unit of all times.
         files: the events to export.
 
     Raises:
-        UserError: damaged files, or an attribute of two types among the sites.
+        UserError: a file is damaged, or an attribute has two types at different sites.
     """
     unit = unit_ns(time_unit)
     schemas: list[pa.Schema] = []
@@ -256,7 +256,7 @@ def _in_units(table: pa.Table, unit: int, files: EventFiles) -> pa.Table:
 
 
 def _tables(store: PartStore, files: EventFiles) -> Iterator[tuple[str, pa.Table]]:
-    """Tables of one site each: its folders one after another, each in the order of writing."""
+    """Yield tables of one site each, folder by folder, in the order of writing."""
     batches = [store.open(folder) for folder in files.folders]
     for sites in site_groups(batches):
         tables = (
@@ -274,18 +274,14 @@ def _tables(store: PartStore, files: EventFiles) -> Iterator[tuple[str, pa.Table
             yield from ((site, part) for part in parts)
 
 
-# Events that are no result: late ones and quarantined ones (side output).
-
-
-# Events that did not go their way: late ones, and those that were set aside (side output).
+# The side output: late and quarantined events.
 #
-# The ordered stream says ``late``, and drops or keeps such events by choice. Here each of them is
-# kept with its reason and how late it was, whatever the choice.
+# The ordered stream marks events ``late``, and drops or keeps them by option. The side output has
+# all of them, with reason and lateness.
 #
-# Columns as of ``Released``, and ``reason`` (place in ``REASONS``), ``dropped`` (bool: not in the
-# ordered stream) and ``lateness``: how far ref lay below the largest one released in order [ns], at
-# least 0; -1 for events that were set aside (quarantined, duplicates), which are compared with
-# nothing.
+# Columns are those of ``Released``, and ``reason`` (index in ``REASONS``), ``dropped`` (bool: not
+# in the ordered stream) and ``lateness``: how far ref was below the largest ref released in order
+# [ns], at least 0; -1 for quarantined events and duplicates, which are not compared.
 
 
 REASONS: Final = ("late", "residual", "future", "jump", "duplicate")
@@ -307,7 +303,7 @@ class SideOutput(Restorable, Struct):
     frontier: int = INT_MIN
 
     def late_of(self, released: Released) -> list[Released]:
-        """The late and residual events among ``released``; none or one batch of them."""
+        """Return the late and residual events in ``released``, as one batch or none."""
         if not released.n:
             return []
         columns = released.columns
@@ -323,15 +319,15 @@ class SideOutput(Restorable, Struct):
         residual = (chosen["status"] == RESIDUAL) | by_merge
         chosen[REASON] = np.where(residual, _RESIDUAL, _LATE).astype(np.int8)
         chosen[DROPPED] = chosen["status"] == LATE_DROPPED
-        # The first event may be late if numbers were announced; its lateness is 0 then.
+        # The first event may be late if its number was announced; its lateness is then 0.
         chosen[LATENESS] = np.maximum(frontier[rows], ref[rows]) - ref[rows]
         return [replace(released, n=len(rows), columns=chosen)]
 
 
 def quarantined_columns(ordered: Ordered) -> Columns:
-    """The quarantined events of a call with the columns of the side output; empty: there are none.
+    """Return the quarantined events of a call with the columns of the side output, or {}.
 
-    Markers are no events and are left out.
+    Markers are not events and are omitted.
     """
     codes = ordered.quarantined.get(REASON, np.empty(0, np.int64))
     rows = np.flatnonzero(np.isin(codes, list(_SET_ASIDE)))
@@ -348,7 +344,7 @@ def quarantined_columns(ordered: Ordered) -> Columns:
 
 
 def quarantined_sample(columns: Columns, strings: Strings, most: int) -> list[dict[str, Any]]:
-    """The first ``most`` quarantined events without duplicates, for reports."""
+    """Return the first ``most`` quarantined events without duplicates, for reports."""
     reasons = columns.get(REASON, np.empty(0, np.int64))
     return [
         {
@@ -371,7 +367,7 @@ QUARANTINED: Final = "quarantined"
 
 
 def side_output_table(site: str, released: Released) -> pa.Table:
-    """As ``released_table``, with ``reason`` (text), ``lateness`` (ns or null), ``dropped``."""
+    """Return ``released_table`` with ``reason`` (text), ``lateness`` (ns or null), ``dropped``."""
     table = released_table(site, released)
     columns = released.columns
     reasons = pa.array(REASONS).take(pa.array(columns[REASON]))
@@ -392,4 +388,4 @@ SIDE_OUTPUT: Final = EventFiles(
     _side_columns,
     pa.schema([*NO_EVENTS, (REASON, pa.string()), (LATENESS, pa.int64()), (DROPPED, pa.bool_())]),
 )
-"""Records of the events as in a trace, with ``ref release reason lateness dropped``."""
+"""Records of events as in a trace, with ``ref release reason lateness dropped``."""

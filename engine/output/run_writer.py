@@ -1,9 +1,9 @@
-"""Everything one pass over a log leaves behind, written batch by batch, idempotently.
+"""Writes the output of one pass over a log, batch by batch, idempotently.
 
 Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
 ``counters.json`` (see ``engine.scenario``), or on Spark ``spark/`` (``engine.output.spark_parts``).
-Chains run elsewhere in general, so their output comes as ``OutputPart``s: a site, a kind and
-content, which is bytes where it crosses between processes.
+Chains may run in other processes, so their output comes as ``OutputPart``s: a site, a kind and
+content, which is bytes between processes.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from slackwater.engine.output.table_files import (
 )
 from slackwater.engine.query.failures import QueryFailure
 
-# Queries that have failed at a site, in files beside their answers: ``QUERY/SITE.failed.json``.
+# Queries that have failed at a site, in files with their answers: ``QUERY/SITE.failed.json``.
 #
-# Such a query gives no more answers about that site, also after a restart, as what it failed at is
-# in the log. It is tried again from the log's beginning when its file is removed, and by another
-# version of the program; with other queries or settings an engine starts from scratch anyway.
+# A failed query gives no more answers for that site, also after a restart, as the cause is in the
+# log. It is retried from the log's beginning if its file is removed, or by another version of the
+# program; with other queries or settings an engine starts from scratch anyway.
 
 
 _SUFFIX: Final = ".failed.json"
@@ -74,18 +74,18 @@ Failed = dict[str, str]
 
 
 class FailedQueries:
-    """Of the answers in ``folder``.
+    """The failed queries among the answers in ``folder``.
 
     Args:
-        folder: a folder for each query in it.
-        queries: names of those that are answered.
-        known: what ``state`` returned; None: start from scratch.
-        again: whether answers can be made from the log's beginning.
-        tell: takes a line for people.
-        changed: takes all that have failed, at once and whenever there are more.
+        folder: has a folder for each query.
+        queries: names of the current queries.
+        known: result of ``state``; None: start from scratch.
+        again: whether answers can be computed from the log's beginning.
+        tell: takes a line for the user.
+        changed: takes all failures, at once and after each addition.
 
     Raises:
-        AnswersDamaged: one is to be tried again, and for that all answers made again.
+        AnswersDamaged: a query must be retried, so all answers must be computed again.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class FailedQueries:
         self._version = version("slackwater")
         self._failed = {(each["query"], each["site"]): each for each in known or ()}
         expected = {self._path(*key) for key in self._failed}
-        for query in queries:  # what was not saved is found out once more
+        for query in queries:  # unsaved failures occur again
             for path in {*(folder / query).glob(f"*{_SUFFIX}")} - expected:
                 path.unlink()
         for key, failed in self._failed.items():
@@ -120,10 +120,10 @@ class FailedQueries:
         changed(self.state())
 
     def add(self, site: str, failures: Sequence[QueryFailure]) -> None:
-        """These queries have failed at ``site``; harmless when that is known.
+        """Record that these queries have failed at ``site``; known failures are ignored.
 
         Raises:
-            OSError: their files cannot be written; the same call may be made again.
+            OSError: their files cannot be written; the call may be repeated.
         """
         for failure in failures:
             key = (failure.query, site)
@@ -146,7 +146,7 @@ class FailedQueries:
             self._changed(self.state())
 
     def at_end(self, site: str, failures: Sequence[QueryFailure]) -> None:
-        """These queries would fail at the end of the log, which goes on."""
+        """Report queries that would fail at the end of the log."""
         for failure in failures:
             if failure.trace:
                 self._tell(_indented(failure.trace))
@@ -156,7 +156,7 @@ class FailedQueries:
             )
 
     def state(self) -> list[Failed]:
-        """The failures, for the saved state and the live page."""
+        """Return the failures, for the saved state and the live page."""
         return list(self._failed.values())
 
     def _path(self, query: str, site: str) -> Path:
@@ -173,7 +173,7 @@ def _first_line(reason: str) -> str:
 
 
 def _indented(trace: str) -> str:
-    """A traceback, which may quote what devices sent: none of its lines looks like one of ours."""
+    """Indent a traceback, which may quote devices, so that no line resembles a log line."""
     return "\n".join(f"  {one_line(line)}" for line in trace.splitlines())
 
 
@@ -187,15 +187,14 @@ READING: Final = "reading"
 SETTINGS: Final = "settings.txt"
 TASKS: Final = "tasks.txt"
 _TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS, TASKS)
-"""What a host that goes on where it was cut off keeps beside the results."""
+"""Files with which a host resumes an interrupted run."""
 
 
 class OutputPart(Struct, frozen=True):
-    """A piece of one site's output: ``kind`` tells what ``payload`` holds.
+    """A piece of one site's output; ``kind`` is the kind of ``payload``.
 
-    That is a table of matches or events, a list of other results, of queries that have failed, or a
-    site's counters; or the
-    bytes that ``packed`` makes of one of these.
+    The payload is a table of matches or events, a list of other results or failed queries, a site's
+    counters, or the bytes of one of these by ``packed``.
     """
 
     site: str
@@ -203,7 +202,7 @@ class OutputPart(Struct, frozen=True):
     payload: Any
 
     def content(self) -> Any:
-        """The payload as it was before it was ``packed``."""
+        """Return the payload before it was ``packed``."""
         if not isinstance(self.payload, bytes):
             return self.payload
         if self.kind in (RESULTS, COUNTERS, FAILED):
@@ -212,16 +211,16 @@ class OutputPart(Struct, frozen=True):
 
 
 def packed(part: OutputPart) -> OutputPart:
-    """``part`` with its payload as bytes: tables as Arrow streams, all else as JSON."""
+    """Return ``part`` with its payload as bytes: tables as Arrow streams, others as JSON."""
     if not isinstance(part.payload, pa.Table):
         return OutputPart(part.site, part.kind, json.dumps(part.payload).encode())
     return OutputPart(part.site, part.kind, table_bytes(part.payload))
 
 
 class SiteCounters(MutableMapping[str, dict[str, Any]]):
-    """Counters by site, in order of the sites' names.
+    """Counters by site, in order of names.
 
-    They are kept as JSON and decoded when read: as dicts those of 10,000 sites take 30 MB.
+    They are kept as JSON and decoded on access: as dicts, those of 10,000 sites take 30 MB.
     """
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
@@ -247,7 +246,7 @@ class SiteCounters(MutableMapping[str, dict[str, Any]]):
 class RunWriter:
     """Writes the parts of a pass into a store; a batch written again replaces itself.
 
-    Where the store does not last, nothing is written that only a later pass would read.
+    A temporary store gets nothing that only a later pass would read.
     """
 
     def __init__(self, store: PartStore) -> None:
@@ -256,7 +255,7 @@ class RunWriter:
         self._counters: dict[str, bytes] = {}
 
     def clear(self) -> None:
-        """Take away what an earlier pass left: its batches may be more, or of other kinds."""
+        """Remove the output of an earlier pass, whose batches or kinds may differ."""
         names = [*KINDS, *_EVENTS, COUNTERS, COUNTERS_FILE, BY_SPARK]
         for name in [*_TO_GO_ON, *names]:
             path = self.directory / name
@@ -270,12 +269,12 @@ class RunWriter:
 
         Args:
             batch_id: micro-batch, from 0.
-            parts: of any sites; each site's in order of emission.
+            parts: of any sites; in order of emission for each site.
         """
         files, counters = filed(parts)
         lasts = self._store.is_lasting
         for name in (*KINDS, *_EVENTS):
-            # Side output is rare, but a batch written again must replace what there was.
+            # Side output is rare, but a batch written again must replace the old one.
             again = lasts and (name not in _ASIDE or (self.directory / name).exists())
             if name in files or again:
                 self._store.replace(name, batch_id, files.get(name, []))
@@ -285,7 +284,7 @@ class RunWriter:
             self._counters |= _texts(counters)
 
     def _write_counters(self, batch_id: int, counters: dict[str, Any]) -> None:
-        """Those of the sites that ended in this batch, as one file; none is left of a retry."""
+        """Write the counters of sites that ended in this batch; remove the file of a retry."""
         folder = self.directory / COUNTERS
         path = folder / f"batch-{batch_id:012d}.json"
         if not counters:
@@ -296,7 +295,7 @@ class RunWriter:
             sink.write(json.dumps(counters).encode())
 
     def finish(self, **facts: Any) -> dict[str, Any]:
-        """Gather the sites' counters and ``facts`` into ``counters.json``, and return them."""
+        """Write the sites' counters and ``facts`` to ``counters.json``, and return them."""
         texts = dict(self._counters)
         for path in sorted((self.directory / COUNTERS).glob("*.json")):
             texts |= _texts(json.loads(path.read_bytes()))
@@ -320,19 +319,19 @@ def _texts(counters: dict[str, Any]) -> dict[str, bytes]:
 def filed(
     parts: Sequence[OutputPart], start: int = 0
 ) -> tuple[dict[str, list[list[pa.Table]]], dict[str, Any]]:
-    """The parts of a batch as a store has them, and counters by site.
+    """Return the parts of a batch in the form of a store, and counters by site.
 
     Args:
-        parts: of any sites; each site's in order of emission. Tables of results are of queries that
-            no list of results is of.
+        parts: of any sites; in order of emission for each site. A query's results are either all
+            in tables or all in lists.
         start: position of the first result.
 
     Returns:
-        by name, files: each of tables of one schema, by site; results have their positions.
+        by name, files: tables of one schema each, by site; results have their positions.
 
     Raises:
-        ContractViolation: a result without the fields of DESIGN "Results", or events of a site
-            that do not agree.
+        ContractViolation: a result lacks fields of DESIGN "Results", or events of a site have
+            conflicting types.
     """
     results: list[Result] = []
     tables: dict[str, list[pa.Table]] = {name: [] for name in (*_EVENTS, *KINDS)}
@@ -369,7 +368,7 @@ def _site_of(table: pa.Table) -> str:
 def _by_site(
     positions: list[int], results: Sequence[Result], kind: ResultKind, start: int
 ) -> list[pa.Table]:
-    """One table per site, in order of their names."""
+    """Return one table per site, in order of names."""
     sites: dict[str, list[int]] = {}
     for position in positions:
         sites.setdefault(results[position]["site"], []).append(position)
@@ -379,16 +378,15 @@ def _by_site(
     ]
 
 
-# Where an engine begins in a log whose oldest files were retired.
+# The beginning of an engine in a log whose oldest files were retired.
 
 
 def check_begin(log: Path, answers: Path, queries: Iterable[str], begin: int = 0) -> None:
-    """Answers are to be made from the log's file behind ``begin``: it must still be there, or there
-    are none.
+    """Check that answers can begin after the log's file ``begin``.
 
     Raises:
-        UserError: files of the log were retired, and the answers that were made of them would be
-            replaced by those that the rest of the log gives.
+        UserError: later files were retired, so the existing answers would be replaced by those to
+            the rest of the log.
     """
     upto = retired(log).upto
     for name in queries if upto > begin else ():
@@ -404,7 +402,9 @@ def check_begin(log: Path, answers: Path, queries: Iterable[str], begin: int = 0
 
 
 def skipped(log: Path, done: int, tell: Callable[[str], None]) -> int:
-    """The file number to continue from; ``tell`` gets a line where unread files were retired."""
+    """Return the file number to continue from; ``tell`` gets a line if unread files were
+    retired.
+    """
     upto = retired(log).upto
     if done >= upto:
         return done
@@ -415,27 +415,27 @@ def skipped(log: Path, done: int, tell: Callable[[str], None]) -> int:
     return upto
 
 
-# Output of answers as they come: lines, optional tables, and the live page. Events that were late
-# or set aside go to lines as well, if requested, in folders named after their kinds.
+# Output of live answers: lines, optional tables, and the live page. Late and quarantined events go
+# to lines as well, if requested, in folders named after their kinds.
 
 
 Fed = Callable[[bytes], None]
-"""Takes lines that have just been written."""
+"""Takes new lines after they were written."""
 Patient = Callable[[Callable[[], Any]], Any]
-"""Calls what may fail with OSError until it does not."""
+"""Repeats a call until it raises no OSError."""
 
 
 class LiveAnswers:
-    """Takes the parts that chains give; see ``AnswerLines`` and ``AnswerTables``.
+    """Writes the output of chains; see ``AnswerLines`` and ``AnswerTables``.
 
     Args:
-        lines: gets all of them.
-        tables: gets them, too; None: there are no tables.
-        unit_ns: of every time.
-        times: of queries, by name, the aggregates that are times.
-        fed: gets the lines that were not there before.
-        patient: how writing is tried again.
-        silent: queries whose answers go nowhere.
+        lines: gets all results.
+        tables: gets them, too; None: no tables.
+        unit_ns: unit of all times [ns].
+        times: by query, the labels of aggregates that are times.
+        fed: gets new lines.
+        patient: repeats failed writes.
+        silent: queries without output.
         failed: gets the queries that fail.
     """
 
@@ -452,10 +452,10 @@ class LiveAnswers:
         self._failed = failed
         self._silent = frozenset(silent)
         self.patient = patient
-        """For what else must be written."""
+        """Repeats other failed writes."""
 
     def take(self, parts: Sequence[OutputPart]) -> None:
-        """Writes the results among ``parts``: each site's in the order of emission."""
+        """Write the results in ``parts``; each site's are in order of emission."""
         for key, kind, table in self._pieces(parts):
             lines = self._lines_of(key, kind, table)
             new = self.patient(partial(self._lines.append, key, lines))
@@ -470,19 +470,19 @@ class LiveAnswers:
         self.rest()
 
     def caught_up(self) -> None:
-        """All that the log gives has been taken: nothing more may be there."""
+        """Trim the files, as all answers to the log have been written."""
         self.patient(self._lines.trim)
 
     def rest(self) -> None:
-        """Writes what has waited long enough."""
+        """Write the rows that have waited long enough."""
         if self._tables is not None:
             self.patient(self._tables.close_if_full)
 
     def close(self, end: Sequence[OutputPart] = ()) -> None:
-        """Nothing more comes for now: all that waits is written.
+        """Write all waiting rows, and the output for the end of the log.
 
         Args:
-            end: what the end of the log would give.
+            end: output for the end of the log.
         """
         for site, failures in self._failures(end):
             self._failed.at_end(site, failures)
@@ -496,10 +496,10 @@ class LiveAnswers:
             self.patient(self._tables.close_all)
 
     def state(self) -> dict[str, Any]:
-        """For the next life; all that it names is on disk.
+        """Return the state to save; everything it refers to is on disk.
 
         Raises:
-            OSError: it cannot be brought to the disk.
+            OSError: files cannot be synced.
         """
         tables = {} if self._tables is None else self._tables.state()
         return {
@@ -510,22 +510,24 @@ class LiveAnswers:
         }
 
     def saved(self) -> None:
-        """What ``state`` gave last is saved; raises OSError: a file cannot be closed."""
+        """Note that the last ``state`` is saved; raises OSError if a file cannot be closed."""
         self._lines.saved()
 
     def idle(self) -> None:
-        """Nothing came for a while."""
+        """React to a time without input."""
         self.rest()
         self.patient(self._lines.close_due)
 
     def _pieces(
         self, parts: Sequence[OutputPart]
     ) -> Iterator[tuple[tuple[str, str], ResultKind, pa.Table]]:
-        """(query, site), kind and rows of the results among ``parts`` that go somewhere."""
+        """Yield (query, site), kind and rows of the results in ``parts``, without silent
+        queries.
+        """
         return (piece for piece in _pieces(parts) if piece[0][0] not in self._silent)
 
     def _failures(self, parts: Sequence[OutputPart]) -> Iterator[tuple[str, list[QueryFailure]]]:
-        """Site, and its queries that have failed and whose answers go somewhere."""
+        """Yield each site and its failed queries, without silent ones."""
         for part in parts:
             if part.kind == FAILED:
                 failures = [QueryFailure(**row) for row in part.content()]
@@ -536,7 +538,7 @@ class LiveAnswers:
         return "".join(map(in_one_text, pieces)).encode()
 
     def _side_output(self, parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], bytes]]:
-        """(kind, site) and lines of the events among ``parts`` that did not go their way."""
+        """Yield (kind, site) and lines of late and quarantined events in ``parts``."""
         for part in parts:
             if part.kind in SIDE_OUTPUT.folders:
                 events = SIDE_OUTPUT.export_columns(part.content())
@@ -545,9 +547,9 @@ class LiveAnswers:
 
 
 def _pieces(parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], ResultKind, pa.Table]]:
-    """(query, site), kind and rows of the results among ``parts``, in their order.
+    """Yield (query, site), kind and rows of the results in ``parts``, in order.
 
-    Those of one site are put together: to make lines of a table costs milliseconds, however few.
+    Tables of one site are combined, as the conversion of a table to lines takes milliseconds.
     """
     tables: dict[tuple[str, str], list[pa.Table]] = {}
     for part in parts:
@@ -564,7 +566,7 @@ def _pieces(parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], Resu
 
 
 def _tables(part: OutputPart) -> Iterator[tuple[ResultKind, pa.Table]]:
-    """Kind and rows of the results in a part."""
+    """Yield kind and rows of the results in a part."""
     if part.kind in KINDS:
         yield KINDS[part.kind], part.content()
     elif part.kind == RESULTS:

@@ -1,8 +1,8 @@
-"""Results of queries as columns: fields of DESIGN "Results", for matches and for windows.
+"""Results of queries as columns: the fields of DESIGN "Results", for all kinds.
 
-Objects whose fields the query names (keys, values) are structs where each field has one type in a
-table, and JSON texts where it has not; attributes of events are JSON texts. Fields beyond DESIGN's
-are kept in ``more``, a JSON object, so that an operator may say more without the sink knowing.
+Objects whose fields the query names (keys, values) are structs if each field has one type in a
+table, else JSON texts; attributes of events are JSON texts. Fields beyond DESIGN's are in ``more``,
+a JSON object, so that operators may add fields without changes in sinks.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ALERTS: Final = "alerts"
 ITEMS: Final = "items"
 """Names of kinds (``engine.output.result_kinds``)."""
 EMISSION: Final = ("op", "at")
-"""Fields that say when a result was emitted, and whether it is a retraction."""
+"""Fields about the emission: whether it is a retraction, and its time."""
 POSITION: Final = "position"
-"""Place of the result among all of its batch: restores the order between matches and windows."""
+"""Place of a result in its batch: restores the order between kinds."""
 MORE: Final = "more"
 MORE_OF_CLOCKS: Final = tuple(f'{{"{CLOCK_STATUS}": "{name}"}}' for name in STATUSES)
 """``MORE`` of results whose clocks were not synchronized."""
 TEXT: Final = pa.dictionary(pa.int32(), pa.string())
-"""Of texts that many rows share."""
+"""Type of texts that many rows share."""
 EVENT_FIELDS: Final = {
     "site": TEXT,
     "stream": TEXT,
@@ -70,10 +70,10 @@ WINDOW_FIELDS: Final = {
     "missing": pa.int64(),
 }
 KINDS_OF_ALERT: Final = ("alert", "cleared", "violation")
-"""By ``engine.operators.constraint.traces``'s numbers."""
+"""In the order of the numbers in ``engine.operators.constraint.traces``."""
 SO_FAR: Final = "so_far"
 SO_FAR_FIELDS: Final = {"type": TEXT, "source": TEXT, "seq": pa.int64(), "ts": pa.int64()}
-"""Of the events of a trace that had brought its pattern on."""
+"""Fields of the events in ``so_far``, which had advanced the pattern of a trace."""
 ALERT_FIELDS: Final = {
     "alert": TEXT,
     "trace": pa.string(),
@@ -86,8 +86,8 @@ ALERT_FIELDS: Final = {
     "allowed": TEXT,
     SO_FAR: pa.list_(pa.struct(SO_FAR_FIELDS)),
 }
-"""Of monitored patterns; ``type source seq ts`` are of the event that made it known (null but for
-``ts`` where a time ran out), ``allowed`` of a violation is what was allowed in its place.
+"""Fields of monitored patterns; ``type source seq ts`` are those of the event that caused the
+alert (null except ``ts`` after a timeout); ``allowed``: events allowed instead, in a violation.
 """
 ALERT_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **ALERT_FIELDS})
 ITEM_FIELDS: Final = {
@@ -97,9 +97,9 @@ ITEM_FIELDS: Final = {
     "item": pa.string(),
     "certainty": TEXT,  # ``unknown``, or left out of JSONL
 }
-"""Of dataflows; ``ts source seq`` are of the event that ends the item's tuple."""
+"""Fields of dataflows; ``ts source seq`` are those of the event that ends the item's tuple."""
 JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs", "item")
-"""JSON texts, or structs: of ``bounds`` each field is a struct of ``BOUNDS``, in JSON a pair."""
+"""JSON texts, or structs; each field of ``bounds`` is a struct of ``BOUNDS``, in JSON a pair."""
 BOUNDS: Final = ("least", "most")
 MATCH_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **MATCH_FIELDS, MORE: pa.string()})
 ITEM_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **ITEM_FIELDS})
@@ -108,18 +108,18 @@ WINDOW_EXTRAS: Final = {
     "bounds": pa.string(),
     "certainty": TEXT,  # of windows that go by events, whose borders the clocks leave open
 }
-"""Of some kinds of windows; left out of JSONL when absent."""
+"""Fields of some kinds of windows; omitted in JSONL if absent."""
 WINDOW_SCHEMA: Final = pa.schema(
     {POSITION: pa.int64(), **WINDOW_FIELDS, **WINDOW_EXTRAS, MORE: pa.string()}
 )
-"""Of results that come as dicts; from an operator's columns ``JSON_FIELDS`` may be structs."""
+"""Schema of results that are dicts; in columns of operators ``JSON_FIELDS`` may be structs."""
 
 
 def as_json(value: Any) -> str:
-    """``value`` as JSON; NumPy numbers are as good as Python's.
+    """Return ``value`` as JSON; NumPy numbers are converted.
 
     Raises:
-        ContractViolation: NaN, an infinity or an object that JSON does not have.
+        ContractViolation: NaN, an infinity or an object that JSON does not support.
     """
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
@@ -136,27 +136,27 @@ def _plain(value: Any) -> Any:
 def one_of(
     texts: Sequence[str | None], places: np.ndarray, absent: np.ndarray | None = None
 ) -> pa.DictionaryArray:
-    """The text at each of ``places``, of type ``TEXT``; null where ``absent``."""
+    """Return the text at each of ``places``, of type ``TEXT``; null where ``absent``."""
     found = pa.array(places.astype(np.int32), mask=absent)
     return pa.DictionaryArray.from_arrays(found, pa.array(texts, pa.string()))
 
 
 def same_for_all(text: str, n: int) -> pa.DictionaryArray:
-    """``n`` times the same text, of type ``TEXT``."""
+    """Return ``n`` times the same text, of type ``TEXT``."""
     return one_of((text,), np.zeros(n, np.int32))
 
 
 def decoded(
     codes: np.ndarray, absent: np.ndarray, text: Callable[[int], str | None]
 ) -> pa.DictionaryArray:
-    """Codes as texts, each different one asked for once; null where ``absent``."""
+    """Return codes as texts, calling ``text`` once per code; null where ``absent``."""
     found, which = np.unique(np.where(absent, -1, codes), return_inverse=True)
     texts = [text(code) if code >= 0 else "" for code in found.tolist()]
     return one_of(texts, which.reshape(-1), absent)
 
 
 def rows_of(schema: pa.Schema, positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
-    """Results as rows of ``schema``.
+    """Return results as rows of ``schema``.
 
     Raises:
         ContractViolation: a value does not fit its field.
@@ -173,7 +173,7 @@ def rows_of(schema: pa.Schema, positions: Sequence[int], results: Sequence[Resul
 
 
 def _inner(fields: Iterable[pa.Field]) -> dict[str, list[str]]:
-    """The fields of what lists hold, by the list's name."""
+    """Return the fields of list elements, by the list's name."""
     return {
         field.name: [each.name for each in field.type.value_type]
         for field in fields

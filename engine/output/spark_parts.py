@@ -1,8 +1,8 @@
-"""Results of a run on Spark: rows of packed tables that Spark's own Parquet sink has written.
+"""Results of a run on Spark: rows of packed tables, written by Spark's Parquet sink.
 
-``spark/kind=NAME/*.parquet``, and in ``spark/_spark_metadata`` which of these files count: Spark
-writes an entry for each micro-batch when all its files are there, so a batch that is done again
-counts once. What only the end of the input gives has ``last``; each later end replaces it.
+``spark/kind=NAME/*.parquet`` are the files, ``spark/_spark_metadata`` lists the valid ones: Spark
+writes an entry for each micro-batch when its files are complete, so a repeated batch counts once.
+Output for the end of the input has ``last``; each later end replaces it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from slackwater.engine.log.whole_file import DAMAGED, open_parquet
 from slackwater.engine.output.schema import POSITION
 from slackwater.engine.output.table_files import by_schema, event_tables, table_of_bytes
 
-if TYPE_CHECKING:  # a query over a few lines has no Parquet, which takes longer to load
+if TYPE_CHECKING:  # a query over a few lines needs no Parquet, which is slow to import
     import pyarrow.parquet as pq
 
 BY_SPARK: Final = "spark"
 KIND: Final = "kind"
 END: Final = 999_999_999_999
-"""Batch of what only the end of the input gives: after all others, replaced by each later end."""
+"""Batch of the output for the end of the input: after all others, replaced by each later end."""
 COUNTERS: Final = "counters"
-"""Of the sites whose input has ended; every end gives them."""
+"""Counters of the sites whose input has ended; every end emits them."""
 _SINK_LOG: Final = "_spark_metadata"
 _ENTRY: Final = re.compile(r"([0-9]+)(\.compact)?")
 _PAYLOAD: Final = "payload"
@@ -45,21 +45,21 @@ _INDEX: Final = pa.schema(
     }
 )  # fmt: skip
 _PLACES: Final = ("file", "group", "place")
-"""Of a row: its file's number, the row group there, and the place in it."""
+"""Place of a row: number of its file, row group, and place in the group."""
 
 
 class _File(Struct, frozen=True):
-    """A file that counts, and its size [bytes]."""
+    """A valid file, and its size [bytes]."""
 
     path: Path
     size: int
 
 
 class SparkParts:
-    """What the run in ``directory`` has written.
+    """The results of the run in ``directory``.
 
     Raises:
-        UserError: Spark's list of the files is damaged, or a file is gone or shorter.
+        UserError: Spark's list of files is damaged, or a file is missing or shorter.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -76,17 +76,17 @@ class SparkParts:
             self._files.setdefault(file.path.parent.name.removeprefix(f"{KIND}="), []).append(file)
 
     def refused(self, path: Path, what: str) -> UserError:
-        """The error that names a file, and what to do."""
+        """Return the error for a file, with a remedy."""
         return UserError(
             f"{path}: {what}; restore it as this run has written it, or remove {self._directory} "
             "to start the run from scratch"
         )
 
     def check(self, committed: int) -> None:
-        """The first ``committed`` batches are there, byte for byte as far as Parquet can say.
+        """Check that the first ``committed`` batches are complete, and their checksums correct.
 
         Raises:
-            UserError: names the file that is not as it was written, and what to do.
+            UserError: a file has changed; the message names it and the remedy.
         """
         if self.batches < committed:
             path = self._directory / BY_SPARK / _SINK_LOG / str(self.batches)
@@ -98,7 +98,7 @@ class SparkParts:
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[pq.ParquetFile]:
-        """A file that is read in the block.
+        """Open a file for the block.
 
         Raises:
             UserError: it is damaged.
@@ -112,7 +112,7 @@ class SparkParts:
             raise self.refused(path, f"is damaged: {error}") from error
 
     def open(self, kind: str) -> SparkBatches:
-        """What there is of ``kind``."""
+        """Return the batches of ``kind``."""
         return SparkBatches(self, self._files.get(kind, []))
 
     @cached_property
@@ -122,9 +122,10 @@ class SparkParts:
         return max((pc.max(table["batch"]).as_py() for table in ends if len(table)), default=-1)
 
     def _listed(self) -> tuple[int, list[_File]]:
-        """How many micro-batches there are, and their files.
+        """Return the number of micro-batches, and their files.
 
-        An entry is a version and a line of JSON for each file; a compact one has those before, too.
+        An entry has a version and a JSON line for each file; a compact one includes earlier
+        entries.
         """
         log = self._directory / BY_SPARK / _SINK_LOG
         entries: dict[int, Path] = {}
@@ -152,13 +153,13 @@ class SparkParts:
         return last + 1, files
 
     def _file(self, entry: dict[str, Any]) -> _File:
-        """Of an entry, in the folder as it is called now: it may have been moved."""
+        """Return the file of an entry, in the current folder, as it may have been moved."""
         *_, kind, name = unquote(entry["path"]).split("/")
         return _File(self._directory / BY_SPARK / kind / name, entry["size"])
 
 
 class SparkBatches:
-    """The rows of one kind, as an export reads them (``part_store.Batches``)."""
+    """The rows of one kind, for an export (``part_store.Batches``)."""
 
     def __init__(self, parts: SparkParts, files: Sequence[_File]) -> None:
         self._parts = parts
@@ -188,13 +189,13 @@ class SparkBatches:
         return dict(zip(sums["site"].to_pylist(), sums["rows_sum"].to_pylist(), strict=True))
 
     def payloads(self) -> Iterator[tuple[str, bytes]]:
-        """(site, content), by batch, site and number."""
+        """Yield (site, content), by batch, site and number."""
         return self._contents(self._rows)
 
     def tables(
         self, sites: Sequence[str], columns: list[str] | None = None, batch_id: int | None = None
     ) -> Iterator[tuple[int, pa.Table]]:
-        """As ``part_store.BatchFiles.tables``; of a batch, a table for each schema."""
+        """Yield tables as ``part_store.BatchFiles.tables`` does; per batch, one for each schema."""
         chosen = pc.is_in(self._rows["site"], pa.array(sites, pa.string()))
         rows = self._rows.filter(chosen)
         for batch in rows["batch"].unique().to_pylist():
@@ -205,9 +206,9 @@ class SparkBatches:
                     yield batch, table
 
     def _contents(self, rows: pa.Table) -> Iterator[tuple[str, bytes]]:
-        """Of ``rows``, in their order; each row group is read once.
+        """Yield (site, content) of ``rows``, in order; each row group is read once.
 
-        Neighbouring sites lie in different files, as Spark spreads them.
+        Neighbouring sites are in different files, as Spark distributes them.
         """
         of_group: dict[tuple[int, int], list[tuple[int, int]]] = {}
         columns = (rows[name].to_pylist() for name in _PLACES)
@@ -223,7 +224,7 @@ class SparkBatches:
 
 
 def _index(parts: SparkParts, path: Path, number: int) -> pa.Table:
-    """What the file of that number says of its rows, and their places."""
+    """Return the index columns of a file, with the places of its rows."""
     with parts.opened(path) as opened:
         groups = [
             opened.read_row_group(group, columns=_INDEX.names).cast(_INDEX)
@@ -245,9 +246,9 @@ def _placed(rows: pa.Table, file: int, group: int) -> pa.Table:
 def _together(
     contents: Iterator[tuple[str, bytes]], columns: Collection[str]
 ) -> Iterator[pa.Table]:
-    """The tables in ``contents``, with these ``columns`` (none: all): those of one schema together.
+    """Yield the tables in ``contents``, combined by schema, with ``columns`` (empty: all).
 
-    The events of a site have no position but their place, so its tables become one.
+    Events of a site are ordered only by place, so its tables become one.
     """
     tables = [table_of_bytes(content, columns) for _, content in contents]
     of_events = not columns and POSITION not in tables[0].schema.names

@@ -1,4 +1,4 @@
-"""Tables of results: whether their files are whole, as bytes, and as files have them."""
+"""Tables of results: integrity checks of files, conversion to bytes, grouping into files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slackwater.engine.log.whole_file import DAMAGED, open_parquet
 
 
 def is_whole(file: Path, rows: int) -> bool:
-    """Whether a Parquet file can be read, its pages are as they were written, and has ``rows``."""
+    """Whether a Parquet file is readable, its checksums are correct, and it has ``rows``."""
     try:
         with open_parquet(file) as opened:
             return sum(map(len, opened.iter_batches())) == rows
@@ -22,17 +22,17 @@ def is_whole(file: Path, rows: int) -> bool:
         return False
 
 
-# A table as bytes, for another process or the next life.
+# A table as bytes, for another process or the saved state.
 
 
 _WORTH_PACKING: Final = 1 << 16
-"""Bytes of a table from which on compression pays."""
+"""Least size of a table for which compression pays [bytes]."""
 
 
 def table_bytes(table: pa.Table) -> bytes:
-    """An Arrow stream."""
+    """Return the table as an Arrow stream."""
     sink = pa.BufferOutputStream()
-    # Texts that repeat take most of the bytes, and a JVM that hands them on holds several copies.
+    # Repeated texts take most of the bytes, and a JVM that passes them on has several copies.
     codec = "lz4" if table.nbytes >= _WORTH_PACKING else None
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -41,7 +41,7 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def table_of_bytes(content: bytes, columns: Collection[str] = ()) -> pa.Table:
-    """Inverse of ``table_bytes``; ``columns``: these alone are unpacked."""
+    """Return the table of ``table_bytes``; ``columns``: read only these."""
     stream = pa.ipc.open_stream(content)
     if not columns:
         return stream.read_all()
@@ -51,7 +51,7 @@ def table_of_bytes(content: bytes, columns: Collection[str] = ()) -> pa.Table:
 
 
 def by_schema(tables: Iterable[pa.Table]) -> list[list[pa.Table]]:
-    """Tables as files have them: those of one schema together, in their order."""
+    """Group tables by schema, as files have them, in order."""
     files: dict[pa.Schema, list[pa.Table]] = {}
     for table in tables:
         files.setdefault(table.schema, []).append(table)
@@ -59,19 +59,20 @@ def by_schema(tables: Iterable[pa.Table]) -> list[list[pa.Table]]:
 
 
 def event_tables(tables: Sequence[pa.Table]) -> list[list[pa.Table]]:
-    """Events as files of tables of one schema, a table for each site, by site.
+    """Return events as files of tables of one schema, a table for each site, by site.
 
     Args:
-        tables: of ``ordered.released_table``, each site's in release order; sites may be mixed.
+        tables: results of ``ordered_stream.released_table``, each site's in release order; sites
+            may be mixed.
 
     Raises:
-        ContractViolation: an attribute of one site has two types that do not mix.
+        ContractViolation: an attribute of one site has two incompatible types.
     """
     sites: dict[str, list[pa.Table]] = {}
     for table in tables:
         if table.num_rows:
             sites.setdefault(table.column(r.SITE)[0].as_py(), []).append(table)
-    # Sites with other attributes have other columns, hence other files.
+    # Sites with other attributes have other columns, so they get other files.
     return by_schema(_joined(site, sites[site]) for site in sorted(sites))
 
 

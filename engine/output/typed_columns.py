@@ -16,12 +16,12 @@ from slackwater.engine.log.row_export import retyped
 from slackwater.engine.output.json_lines import Dates, fraction_type, in_one, in_unit, in_units
 from slackwater.engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
 
-# Typed results as columns of plain values, for CSV.
+# Typed results as plain columns, for CSV.
 #
 # Names of nested fields are joined with dots: ``window.start``, ``key.sid``, ``value.avg(v)``;
 # bounds are ``bounds.avg(v).least`` and ``.most``. A match is one row: its first event is
 # ``event1.site``, ``event1.ts``, ``event1.attrs.tag`` and so on, in the order of its JSON line;
-# likewise an alert's ``so_far1.type``.
+# likewise ``so_far1.type`` for an alert.
 
 
 _EVENTS: Final = "events"
@@ -29,13 +29,15 @@ _EVENT: Final = "event"
 
 
 def most_listed(table: pa.Table) -> int:
-    """The most events that one row of ``table`` lists; 0 where none does."""
+    """Return the largest number of events in a row of ``table``; 0 without lists of events."""
     listed = [table[field.name] for field in table.schema if _lists_events(field.type)]
     return max((pc.max(pc.list_value_length(of)).as_py() or 0 for of in listed), default=0)
 
 
 def flat(table: pa.Table, events: int) -> pa.Table:
-    """``table`` (of ``TypedColumns``) with plain columns alone; ``events`` per row at most."""
+    """Return ``table`` (of ``TypedColumns``) with plain columns only, at most ``events`` per
+    row.
+    """
     columns = [
         each for name in table.column_names for each in _flat(name, in_one(table[name]), events)
     ]
@@ -64,7 +66,7 @@ def _flat(name: str, values: pa.Array, events: int) -> Iterator[tuple[str, pa.Ar
 
 
 def _element(lists: pa.ListArray, place: int) -> pa.Array:
-    """Of each list the one at ``place``; null where it is shorter."""
+    """Return the element at ``place`` of each list; null in shorter lists."""
     starts = lists.offsets.to_numpy()[:-1]
     lengths = np.asarray(pc.list_value_length(lists).fill_null(0))
     return lists.values.take(pa.array(starts + place, mask=lengths <= place))
@@ -72,22 +74,22 @@ def _element(lists: pa.ListArray, place: int) -> pa.Array:
 
 # Results as rows of one schema, for Parquet and CSV.
 #
-# What is an object (keys, values, bounds, an event's attributes) is a struct, also where tables
-# have it as JSON texts; fields beyond DESIGN's (``more``) are columns of their own, as ``value`` of
-# a match with RETURN. Which fields there are, and of which types, only the results show: so they
-# are read twice, once for the types and once to be written.
+# Objects (keys, values, bounds, an event's attributes) are structs, also if tables have them as
+# JSON texts; fields beyond DESIGN's (``more``) are separate columns, such as ``value`` of a match
+# with RETURN. Fields and types are known only from the results, so these are read twice: once for
+# the types and once to be written.
 #
-# Texts that many rows share (sources, types) stay dictionaries, which Parquet writes as they are:
-# making texts of them, for its writer to find the same dictionary again, takes a third of the time.
+# Texts that many rows share (sources, types) stay dictionaries, which Parquet writes directly;
+# decoding them costs a third of the time, as the writer would build the same dictionary again.
 
 
 _OBJECTS: Final = frozenset({*JSON_FIELDS, MORE})
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
 _SPAN: Final = "window"
 _OF_VALUES: Final = ("value", "low", "middle", "high")
-"""Objects of aggregates, or of what RETURN computes."""
+"""Objects of aggregates, or of values computed by RETURN."""
 _AT_ONCE: Final = 1 << 16
-"""Rows whose texts are read together: Arrow's texts end at 2 GB."""
+"""Rows whose texts are read at once: Arrow's string type is limited to 2 GB."""
 
 
 class DateColumns(Struct, frozen=True):
@@ -97,25 +99,25 @@ class DateColumns(Struct, frozen=True):
     type: pa.DataType
 
     def of(self, name: str, times: pa.Array) -> pa.Array:
-        """Times [ns] of the field ``name``."""
+        """Convert times [ns] of the field ``name``."""
         known = self.dates.known(name, times)
         return self.dates.texts(known) if pa.types.is_string(self.type) else known.cast(self.type)
 
 
 class TypedColumns:
-    """The typed columns of tables of results, once all have been ``learned``.
+    """The typed columns of tables of results, after ``learn`` has seen all of them.
 
-    A column of objects without any field (``key`` of a query without GROUP BY) has no place in
-    Parquet and is left out.
+    A column of objects without fields (``key`` of a query without GROUP BY) cannot be in Parquet
+    and is omitted.
 
     Args:
-        fields: of the tables: ``MATCH_SCHEMA`` or ``WINDOW_SCHEMA``; or of what lists in them hold.
-        what: is in the tables, for messages.
-        unit_ns: of the times in the rows.
-        times: of queries, by name, the aggregates that are times, too.
-        dates: how other times are written; None: as numbers.
+        fields: of the tables, ``MATCH_SCHEMA`` or ``WINDOW_SCHEMA``; or of elements of their lists.
+        what: name of the results, for messages.
+        unit_ns: unit of the times in the rows [ns].
+        times: by query, the labels of aggregates that are times, too.
+        dates: format of other times; None: numbers.
         values: types of computed values and aggregates that are times [ns], by name.
-        open_ended: more tables follow, so times in units have the type of fractions at once.
+        open_ended: more tables may follow, so times in units have a fraction type from the start.
     """
 
     def __init__(
@@ -127,14 +129,14 @@ class TypedColumns:
         self._fields = [field for field in fields if field.name != POSITION]
         self._what, self._unit = what, unit_ns
         self.longest = 0
-        """Elements of the longest list."""
+        """Length of the longest list."""
         self._times = {name: labels for name, labels in (times or {}).items() if labels}
         self._objects = {f.name: pa.schema([]) for f in self._fields if f.name in _OBJECTS}
         self._numeric_times = [
             field.name for field in self._fields
             if dates is None and unit_ns > 1 and field.name in (*_TIMES, _SPAN)
         ]  # fmt: skip
-        """Times that are numbers, not of ns."""
+        """Times that are numbers in another unit than ns."""
         kind = fraction_type(unit_ns)
         self._fractions = dict.fromkeys(self._numeric_times if open_ended else (), kind)
         self._lists = {
@@ -147,8 +149,8 @@ class TypedColumns:
 
     @property
     def needed(self) -> list[str]:
-        """Parquet's paths of the columns that ``learn`` looks at: one at least, as elements of a
-        list are counted whatever is in them.
+        """Parquet's paths of the columns that ``learn`` reads; at least one, as elements of lists
+        are counted by any column.
         """
         within = [
             f"{name}.list.element.{path}"
@@ -159,10 +161,10 @@ class TypedColumns:
         return [*query, *self._numeric_times, *self._objects, *within] or [self._fields[0].name]
 
     def learn(self, table: pa.Table) -> None:
-        """Takes note of the fields in the objects of ``table`` (the columns ``needed`` will do).
+        """Note the fields of objects in ``table`` (the columns ``needed`` are enough).
 
         Raises:
-            UserError: a field has types that do not go together.
+            UserError: the types of a field are incompatible.
         """
         table = self._in_units(table)
         kind = fraction_type(self._unit)
@@ -190,7 +192,7 @@ class TypedColumns:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Of the tables that ``typed`` makes; nothing is learned any more."""
+        """Schema of the tables from ``typed``; it must not be read before ``learn`` is finished."""
         fields: list[pa.Field] = []
         for field in self._fields:
             if field.name in self._lists:
@@ -205,7 +207,7 @@ class TypedColumns:
         return pa.schema(map(self._with_times, fields))
 
     def _with_times(self, field: pa.Field) -> pa.Field:
-        """``field`` with the types of computed values that are times."""
+        """Return ``field`` with the types of computed values that are times."""
         if field.name not in _OF_VALUES or not pa.types.is_struct(field.type):
             return field
         inner = [
@@ -216,7 +218,7 @@ class TypedColumns:
         return pa.field(field.name, pa.struct(inner))
 
     def _timed(self, values: pa.Array, field: pa.Field) -> pa.Array:
-        """``values`` as ``field`` has them: of an instant that is computed, the nearest ns."""
+        """Convert ``values`` to the type of ``field``; computed instants are rounded to ns."""
         if values.type == field.type or field.name not in _OF_VALUES:
             return values
         members = []
@@ -232,7 +234,7 @@ class TypedColumns:
         return pa.StructArray.from_arrays(members, fields=list(field.type), mask=values.is_null())
 
     def _dated(self, field: pa.Field) -> pa.Field:
-        """``field`` with the type that times have."""
+        """Return ``field`` with the type of times."""
         kind = self._fractions.get(field.name)
         if self._dates is not None and field.name in (*_TIMES, _SPAN):
             kind = self._dates.type
@@ -246,12 +248,14 @@ class TypedColumns:
         return in_unit(values, self._unit) if self._dates is None else self._dates.of(name, values)
 
     def _known(self, name: str) -> list[pa.Field]:
-        """By name where events differ in them, so that rows that come first do not decide."""
+        """Return the fields; sorted by name if events differ in them, independent of the first
+        rows.
+        """
         fields = [pa.field(each.name, retyped(each.type, _known)) for each in self._objects[name]]
         return sorted(fields, key=lambda f: f.name) if name in ("attrs", MORE) else fields
 
     def typed(self, table: pa.Table) -> pa.Table:
-        """``table`` as rows of ``schema``."""
+        """Return ``table`` as rows of ``schema``."""
         columns: dict[str, pa.ChunkedArray | pa.Array] = {}
         table = self._in_units(table)
         for field in self._fields:
@@ -287,7 +291,7 @@ class TypedColumns:
         return pa.ListArray.from_arrays(pa.array(offsets - offsets[0], pa.int32()), in_one(made))
 
     def _values(self, texts: pa.ChunkedArray, fields: list[pa.Field]) -> dict[str, pa.Array]:
-        """Of the objects ``texts``, each field's values."""
+        """Return the values of each field in the objects ``texts``."""
         if not fields:
             return {}
         within = pa.schema(fields)
@@ -303,8 +307,8 @@ class TypedColumns:
 
 
 def _fitted(values: pa.Array) -> pa.Array:
-    """``values``; with a dictionary of their own if theirs has more texts than there are rows,
-    which each row group would hold, or has a null, which Parquet's may not.
+    """Return ``values``; a dictionary is rebuilt if it has more texts than rows, as each row group
+    would store it, or a null, which Parquet's may not have.
     """
     if pa.types.is_dictionary(values.type):
         known = values.dictionary
@@ -314,14 +318,14 @@ def _fitted(values: pa.Array) -> pa.Array:
 
 
 def _elements(lists: pa.ChunkedArray | pa.Array) -> pa.Table:
-    """What lists of structs hold, one after another."""
+    """Return the elements of lists of structs, concatenated."""
     found = pc.list_flatten(lists)
     structs = in_one(found) if isinstance(found, pa.ChunkedArray) else found
     return pa.table(structs.flatten(), names=[field.name for field in structs.type])
 
 
 def _fields_of(objects: pa.ChunkedArray) -> Iterable[Iterable[pa.Field]]:
-    """The fields of some of ``objects`` after another."""
+    """Yield the fields of ``objects``, in pieces."""
     if pa.types.is_struct(objects.type):
         yield list(objects.type)
     else:
@@ -330,7 +334,7 @@ def _fields_of(objects: pa.ChunkedArray) -> Iterable[Iterable[pa.Field]]:
 
 
 def _members(objects: pa.StructArray, within: pa.Schema) -> dict[str, pa.Array]:
-    """The fields ``within`` of structs; null where they have none of that name."""
+    """Return the fields ``within`` of structs; null for missing ones."""
     found = {field.name: place for place, field in enumerate(objects.type)}
     members = dict(zip(found, objects.flatten(), strict=True))
     made = {}
@@ -345,7 +349,7 @@ def _members(objects: pa.StructArray, within: pa.Schema) -> dict[str, pa.Array]:
 
 
 def _pairs(bounds: pa.StructArray) -> pa.ListArray:
-    """``BOUNDS`` as lists of two."""
+    """Return ``BOUNDS`` as lists of two."""
     ends = pa.concat_arrays([bounds.field(name) for name in BOUNDS])
     turns = np.arange(2 * len(bounds)).reshape(2, -1).T.reshape(-1)
     starts = pa.array(np.arange(0, 2 * len(bounds) + 1, 2, dtype=np.int32))
@@ -353,7 +357,7 @@ def _pairs(bounds: pa.StructArray) -> pa.ListArray:
 
 
 def _read(texts: pa.ChunkedArray, schema: pa.Schema | None = None) -> Iterable[pa.Table]:
-    """JSON objects as tables; null is an object without fields."""
+    """Read JSON objects as tables; null is an object without fields."""
     import pyarrow.json as pajson  # noqa: PLC0415 - for types that only the results know
 
     parse = pajson.ParseOptions(explicit_schema=schema)
@@ -366,7 +370,7 @@ def _read(texts: pa.ChunkedArray, schema: pa.Schema | None = None) -> Iterable[p
 
 
 def _plain(kind: pa.DataType) -> pa.DataType | None:
-    """Texts that look like times are read as times, and are texts; ``BOUNDS`` are lists."""
+    """Return text for types of times that were detected in texts; ``BOUNDS`` become lists."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     if pa.types.is_struct(kind) and tuple(field.name for field in kind) == BOUNDS:
@@ -377,5 +381,5 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _known(kind: pa.DataType) -> pa.DataType | None:
-    """What was null throughout is a number."""
+    """Return a number type for fields that were always null."""
     return pa.float64() if pa.types.is_null(kind) else None
