@@ -1,8 +1,8 @@
-"""A program that the server starts: the task it is given, what it says, and when it is to end.
+"""A child process of the server: its task, its messages, and its end.
 
-Standard input: a line with the task (JSON), then perhaps lines with numbers; its end says that the
-server stops, or is gone. Standard output: messages, each a kind, a length of four bytes and the
-content.
+Standard input: a line with the task (JSON), then optional lines with numbers; its end means that
+the server stops or was killed. Standard output: messages, each with a kind, a length of four bytes
+and the content.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import BinaryIO, Final, Self, TypeVar
 import msgspec
 
 TELL: Final = b"T"
-"""Kind of a message that is a line for people."""
+"""Kind of messages that are lines for the user."""
 HEAD: Final = 5
-"""Bytes before the content of a message."""
+"""Number of bytes before the content of a message."""
 
 
 class ChildTask:
-    """What a program is to do: the base of a data class."""
+    """The task of a child process; base of a data class."""
 
     def as_line(self) -> bytes:
-        """For the program."""
+        """Return the task as a line for the child process."""
         return msgspec.json.encode(self) + b"\n"
 
     @classmethod
     def of_line(cls, line: bytes) -> Self:
-        """Inverse of ``as_line``."""
+        """Return the task from ``as_line``."""
         return msgspec.json.decode(line, type=cls)
 
 
@@ -39,20 +39,19 @@ T = TypeVar("T", bound=ChildTask)
 
 
 class Notices:
-    """Numbers from the server, read in a thread of their own: the last one counts, however long
-    other work takes.
+    """Numbers from the server, read in a thread; only the last one matters.
 
     Args:
-        stream: lines with numbers, without a buffer, whose lock the thread would hold at the end.
+        stream: lines with numbers, unbuffered, as the thread would hold a buffer's lock at exit.
     """
 
     def __init__(self, stream: io.FileIO) -> None:
         self._stream = stream
         self._changed = threading.Condition()
         self.number = 0
-        """The last one."""
+        """The last number."""
         self.ended = False
-        """No more will come."""
+        """Whether standard input has ended."""
         threading.Thread(target=self._read, name="notices", daemon=True).start()
 
     def _read(self) -> None:
@@ -65,19 +64,19 @@ class Notices:
             self._changed.notify_all()
 
     def beyond(self, number: int, seconds: float | None) -> bool:
-        """Waits for a larger one; False: the time is over, or no more will come."""
+        """Wait for a larger number; False: timeout, or standard input has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self.ended or self.number > number, seconds)
             return self.number > number
 
     def over_within(self, seconds: float) -> bool:
-        """Waits for the end."""
+        """Wait for the end of standard input; False: timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self.ended, seconds)
 
 
 class ServerMessages:
-    """Messages to the server, from any thread; nothing happens when it is gone."""
+    """Messages to the server, from any thread; ignored after the server has gone."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -85,11 +84,11 @@ class ServerMessages:
         self._one = threading.Lock()
 
     def tell(self, line: str) -> None:
-        """A line for people."""
+        """Send a line for the user."""
         self.send(TELL, line.encode())
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        """A message of that kind."""
+        """Send a message of that kind."""
         with self._one:
             if self._lost:
                 return
@@ -101,15 +100,15 @@ class ServerMessages:
 
 
 def begin_child(kind: type[T]) -> tuple[T, Notices, ServerMessages] | None:
-    """The task of this program, the notices from the server and the messages to it.
+    """Return the task of this process, the notices from the server and the messages to it.
 
     None: the server was killed before it wrote the task. SIGINT and SIGTERM are ignored from now
-    on: they are meant for the server, which ends this process by closing its standard input.
+    on, as they address the server, which ends this process by closing its standard input.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     outlet = ServerMessages(os.fdopen(os.dup(sys.stdout.fileno()), "wb"))
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for other output
     stdin = io.FileIO(sys.stdin.fileno(), closefd=False)
     line = stdin.readline()
     return (kind.of_line(line), Notices(stdin), outlet) if line else None

@@ -16,22 +16,22 @@ from slackwater.engine.core.errors import ContractViolation, UserError
 from slackwater.engine.core.frame import ATTR_PREFIX, Frame
 from slackwater.engine.core.released import Strings
 
-# Which values a record may hold: the one rule of every door.
+# Valid values of a record: one rule for all inputs.
 #
-# Doors are the gateway, traces (JSONL), CSV, Parquet, the DataFrame step and the arrival log. What
-# one of them lets in, the chain must be able to answer at every replay, so the doors may
-# differ in what they say and never in what they let in:
+# Inputs are the gateway, traces (JSONL), CSV, Parquet, the DataFrame step and the arrival log.
+# Whatever one of them accepts, the chain must process in every replay, so inputs may differ in
+# their messages, but not in what they accept:
 #
-# * **Times and durations** within ``RANGES`` (ns) are taken as they are; others are *refused*.
-# * **Counts** (numbers, incarnations, first numbers) lie in [0, COUNTER_MAX].
-# * **Fractions**: NaN means "no such attribute" and becomes null, as that is what who writes it
-#   wants to say; an infinite value is *refused*, since no sum or mean survives it.
-# * **Types**: an attribute is a number, a text or a truth value throughout a site. Whole numbers
-#   and fractions mix and the attribute is a fraction then; any other mixture is *refused*.
+# * **Times and durations** within ``RANGES`` (ns) are accepted; others are *refused*.
+# * **Counts** (numbers, incarnations, first numbers) are in [0, COUNTER_MAX].
+# * **Fractions**: NaN means "no such attribute" and becomes null, as its writers intend; an
+# infinite   value is *refused*, as no sum or mean survives it.
+# * **Types**: an attribute is a number, a text or a truth value throughout a site. Integers and
+# floats   mix to floats; any other mixture is *refused*.
 #
 # Inside the chain only uncertainties grow: they *saturate* at ``UNC_MAX_NS``
-# (``engine.order.sequence.merge.reference``). With the ranges above, every sum of a time, an
-# offset, two uncertainties and a duration fits into 64 bits (``edge_agent.records``).
+# (``engine.core.clocks.epochs.reference``). With the ranges above, every sum of a time, an offset,
+# two uncertainties and a duration fits into 64 bits (``edge_agent.records``).
 
 
 RANGES: Final[dict[str, tuple[int, int, str]]] = {
@@ -42,25 +42,27 @@ RANGES: Final[dict[str, tuple[int, int, str]]] = {
     r.DELAY: (0, limits.DELAY_MAX_NS, "9 years"),
     r.PRECISION: (0, limits.PRECISION_MAX_NS, "4 years"),
 }
-"""Least and greatest value [ns] of each field that is a time, and the greatest in words."""
+"""Least and greatest value of each time field [ns], and the greatest in words."""
 COUNTS: Final[dict[str, int]] = {
     r.SEQ: limits.COUNTER_MAX,
     r.INCARNATION: limits.COUNTER_MAX,
     r.FIRST_SEQ: limits.COUNTER_MAX,
     r.SKEW_ERROR_PPB: limits.SKEW_ERROR_MAX_PPB,
 }
-"""Greatest value of each field that counts; the least is 0."""
+"""Greatest value of each count; the least is 0."""
 
 
 LIMITS: Final = {
     **{field: (low, high) for field, (low, high, _) in RANGES.items()},
     **{field: (0, most) for field, most in COUNTS.items()},
 }
-"""Least and greatest value of each field that has some."""
+"""Least and greatest value of each limited field."""
 
 
 def beyond(field: str, values: np.ndarray, unit_ns: int = 1) -> np.ndarray:
-    """Where ``values`` (int64; of a time in units of ``unit_ns``) lie outside ``field``'s range."""
+    """Return where ``values`` (int64; times in units of ``unit_ns``) exceed the range of
+    ``field``.
+    """
     low, high = LIMITS[field]
     if field in RANGES:
         low, high = -(-low // unit_ns), high // unit_ns
@@ -68,7 +70,7 @@ def beyond(field: str, values: np.ndarray, unit_ns: int = 1) -> np.ndarray:
 
 
 def without_nan(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """A float column with null for NaN, and where it is infinite (bool per row)."""
+    """Return a float column with null for NaN, and where it is infinite (bool per row)."""
     infinite = pc.fill_null(pc.is_inf(column), fill_value=False)
     if pc.any(pc.is_nan(column)).as_py():
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
@@ -76,53 +78,54 @@ def without_nan(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
 
 
 def joined_type(known: str | None, found: str) -> str | None:
-    """The type of an attribute that was ``known`` (None: new) and now is ``found``.
+    """Return the type of an attribute from the ``known`` (None: new) and the ``found`` type.
 
-    Types are ``int float bool str``. None: they do not go together, which is refused.
+    Types are ``int float bool str``. None: they do not mix, which is refused.
     """
     if known is None or known == found:
         return found
     return "float" if {known, found} == {"int", "float"} else None
 
 
-# Columns of records inside a chain: frames decoded to NumPy, joined, and cut.
+# Columns of records in a chain: a dict of NumPy arrays of equal length.
 #
-# A plain dict of equally long arrays. Strings are int32 codes of the site's table (-1 = null). An
-# attribute ``attrs.x`` has a bool mask ``valid.x`` only where some record lacks it. Columns that a
-# frame leaves out (``te`` = ``ts``, ``kind`` = event) are left out here too, until another frame
-# brings them: then they say what leaving them out means (``fill_missing``), and so do nulls in
-# them. So without ``clock`` every record is stamped by its source's own clock, whose code is the
-# source's.
+# Strings are int32 codes of the site's table (-1 = null). An attribute ``attrs.x`` has a bool mask
+# ``valid.x`` only if some record lacks it. Columns that a frame omits (``te`` = ``ts``, ``kind`` =
+# event) are omitted here too, until another frame has them: then they get their default
+# (``fill_missing``), and so do nulls. Without ``clock`` every record is stamped by its source's own
+# clock, whose code is that of the source.
 
 
 Columns = dict[str, np.ndarray]
 VALID_PREFIX: Final = "valid."
 VARIES_PREFIX: Final = "varies."
-"""Of an attribute of a result: a bool mask of where clocks may have made it another value."""
+"""Prefix for an attribute of a result: bool mask, where clock errors may have changed the value."""
 LEAST_PREFIX: Final = "least."
 MOST_PREFIX: Final = "most."
-"""The least and the largest that it may be there, float64; NaN: nobody knows."""
+"""Prefixes of its bounds there, float64; NaN: unknown."""
 ID_TYPE: Final = "$id"
 """Key of the interval id among attribute types and masks (``$`` cannot start an attribute)."""
 DEFAULT_STREAM_CODE: Final = 0
-"""Of the stream ``events``, with which every site's table of texts begins."""
+"""Code of the stream ``events``, the first text of every site's table."""
 _SYNC_ONLY: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
 _CODED: Final = {r.STREAM: DEFAULT_STREAM_CODE, r.SOURCE: -1, r.CLOCK: -1, r.TYPE: -1}
-"""Columns of texts: the code that a null stands for."""
+"""Columns of texts, with the code for null."""
 
 
 def mask_name(column: str) -> str:
-    """The mask of an attribute column or of ``id``."""
+    """Return the name of the mask of an attribute column or of ``id``."""
     return VALID_PREFIX + (ID_TYPE if column == r.ID else column.removeprefix(ATTR_PREFIX))
 
 
 def type_name(column: str) -> str:
-    """The key of an attribute column or of ``id`` among the attribute types."""
+    """Return the key of an attribute column or of ``id`` among the attribute types."""
     return ID_TYPE if column == r.ID else column.removeprefix(ATTR_PREFIX)
 
 
 def _codes(array: pa.Array, strings: Strings, null: int = -1) -> np.ndarray:
-    """Dictionary-encoded (or plain) text as codes of the site's table; ``null`` for nulls."""
+    """Return text (dictionary-encoded or plain) as codes of the site's table; ``null`` for
+    nulls.
+    """
     if pa.types.is_null(array.type):
         return np.full(len(array), null, np.int32)
     if not pa.types.is_dictionary(array.type):
@@ -143,12 +146,12 @@ def _integers(array: pa.Array, null: int) -> np.ndarray:
         return np.full(len(array), null, np.int64)
     if array.null_count:
         array = array.fill_null(null)
-    # Arrow's own memory is read-only: kernels would be compiled again for arrays of that type.
+    # Arrow's memory is read-only, and kernels would be compiled again for read-only arrays.
     return np.require(array.to_numpy(zero_copy_only=False), None, ["C", "W"])
 
 
 def _attribute(array: pa.Array, strings: Strings) -> tuple[str, np.ndarray, np.ndarray | None]:
-    """(type name, values, mask or None) of an attribute column."""
+    """Return (type name, values, mask or None) of an attribute column."""
     valid = None
     if array.null_count:
         valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
@@ -170,15 +173,15 @@ def _attribute(array: pa.Array, strings: Strings) -> tuple[str, np.ndarray, np.n
 def decode(
     frame: Frame, strings: Strings, attributes: set[str] | None
 ) -> tuple[Columns, dict[str, str]]:
-    """The frame's columns and its attributes' types.
+    """Return the frame's columns and its attributes' types.
 
     Args:
         frame: records in arrival order.
         strings: the site's table; new texts are added.
-        attributes: attribute columns to decode; None = all.
+        attributes: attribute columns to decode; None: all.
 
     Raises:
-        UserError: an event without a source, a time or an arrival; names its row.
+        UserError: an event lacks a source, a time or an arrival; the message names its row.
     """
     columns: Columns = {}
     types: dict[str, str] = {}
@@ -186,7 +189,7 @@ def decode(
         if name in _CODED:
             columns[name] = _codes(array, strings, _CODED[name])
         elif is_valued(name):
-            # A column of nothing but untyped nulls says no more than one that is left out.
+            # A column of untyped nulls is equivalent to an omitted one.
             if (attributes is None or name in attributes) and not pa.types.is_null(array.type):
                 types[type_name(name)], columns[name], valid = _attribute(array, strings)
                 if valid is not None:
@@ -212,11 +215,11 @@ _NEEDED: Final = {
     r.TS: (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.POG),
     r.ARRIVAL: tuple(r.Kind),
 }
-"""What no default stands for, and the kinds of records that must have it."""
+"""Fields without a default, and the kinds of records that need them."""
 
 
 def _refuse_holes(frame: Frame, columns: Columns) -> None:
-    """What is needed must be there: rows without it would be looked up by -1."""
+    """Refuse rows without a needed field, which would be looked up by -1."""
     for name, kinds in _NEEDED.items():
         column = frame.batch.column(name)
         if name in _CODED:
@@ -237,7 +240,7 @@ def _refuse_holes(frame: Frame, columns: Columns) -> None:
 
 
 def records_by_kind(frame: Frame) -> dict[str, int]:
-    """How many records of each kind the frame has, by the kind's name, if it names kinds."""
+    """Return the number of records by kind, for a frame with a column of kinds."""
     counts = pc.value_counts(frame.batch.column(r.KIND)).to_pylist()
     names = [r.Kind(count["values"] or 0).name.lower() for count in counts]
     return {
@@ -247,7 +250,7 @@ def records_by_kind(frame: Frame) -> dict[str, int]:
 
 
 def sync_records(frame: Frame) -> list[dict[str, Any]]:
-    """The sync records of a frame that names kinds, each with its ``row``."""
+    """Return the sync records of a frame with a column of kinds, each with its ``row``."""
     rows = np.flatnonzero(_integers(frame.batch.column(r.KIND), 0) == int(r.Kind.SYNC))
     if not len(rows):
         return []
@@ -258,7 +261,7 @@ def sync_records(frame: Frame) -> list[dict[str, Any]]:
 
 
 def at_once(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Sync records that follow one another at one instant, together: no deadline lies between."""
+    """Group adjacent sync records of one arrival: no deadline is between them."""
 
     def place(at: tuple[int, dict[str, Any]]) -> tuple[int, int]:
         number, record = at
@@ -269,7 +272,7 @@ def at_once(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """What a column that ``part`` (of ``rows`` rows) left out stands for."""
+    """Return the default of a column that ``part`` (of ``rows`` rows) omits."""
     if name == r.TE:
         return part[r.TS]
     if name == r.CLOCK:
@@ -284,7 +287,7 @@ def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> n
 
 
 def varying(columns: Columns, rows: int) -> np.ndarray:
-    """Per row, whether clocks may have made one of its values another one; bool (rows,)."""
+    """Return, per row, whether clock errors may have changed one of its values; bool (rows,)."""
     found = np.zeros(rows, np.bool_)
     for name, mask in columns.items():
         if name.startswith(VARIES_PREFIX):
@@ -293,17 +296,17 @@ def varying(columns: Columns, rows: int) -> np.ndarray:
 
 
 def clock_codes(columns: Columns) -> np.ndarray:
-    """Codes of the clocks that stamped these records."""
+    """Return the codes of the clocks that stamped these records."""
     return columns.get(r.CLOCK, columns[r.SOURCE])
 
 
 def is_valued(name: str) -> bool:
-    """Whether a column has a mask where some record lacks it: an attribute, or ``id``."""
+    """Whether a column may have a mask: an attribute, or ``id``."""
     return name.startswith(ATTR_PREFIX) or name == r.ID
 
 
 def join(parts: list[Columns], lengths: list[int]) -> Columns:
-    """The parts one after another; a column that some part lacks is filled in."""
+    """Concatenate the parts; a column that some part lacks is filled in."""
     names: dict[str, np.ndarray] = {}
     for part in parts:
         names.update(part)
@@ -322,10 +325,10 @@ def join(parts: list[Columns], lengths: list[int]) -> Columns:
 
 
 def promote(columns: Columns, types: dict[str, str], known: dict[str, str], site: str) -> None:
-    """Bring attribute columns to the types ``known`` so far, which may widen int to float.
+    """Convert attribute columns to the types ``known`` so far, which may widen int to float.
 
     Raises:
-        ContractViolation: text in one frame and a number in another, naming the attribute.
+        ContractViolation: an attribute has incompatible types; the message names it.
     """
     for name, found in types.items():
         joined = joined_type(known.get(name), found)

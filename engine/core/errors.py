@@ -1,8 +1,8 @@
-"""The kinds of error of the engine; never mixed.
+"""The kinds of errors of the engine.
 
-``UserError``: the input is at fault; says where and how to mend it; the CLI exits with 2.
-``ContractViolation``: our own bug; crashes with a traceback.
-A peer's bad message is neither: it is refused, counted and kept (see ``engine.gateway``).
+``UserError``: invalid input; the message has the place and the remedy; the CLI exits with 2.
+``ContractViolation``: a bug of this program; the CLI crashes with a traceback.
+A bad message from a peer is neither: it is refused, counted and kept (see ``engine.gateway``).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Final
 
 
 class SlackwaterError(Exception):
-    """Base of every error that slackwater raises on purpose. The CLI exits with 1."""
+    """Base of every error that slackwater raises intentionally. The CLI exits with 1."""
 
 
 class Interrupted(SlackwaterError):  # noqa: N818 - nobody's error
-    """Ctrl-C where the work done so far is kept; says how to go on. The CLI exits with 130."""
+    """Ctrl-C with the work so far saved; says how to continue. The CLI exits with 130."""
 
 
 class UserError(SlackwaterError):
-    """The user's input is at fault. The message names the place and the remedy."""
+    """The user's input is invalid. The message names the place and the remedy."""
 
 
 class OverBudget(UserError):  # noqa: N818 - what it is
-    """A query finds more matches than it may, or holds back more; other queries can go on.
+    """A query exceeds its limit of matches or of withheld results; other queries can continue.
 
     ``query``: its name. The message names it and the remedies.
     """
@@ -36,7 +36,7 @@ class OverBudget(UserError):  # noqa: N818 - what it is
 
     @classmethod
     def of(cls, query: str, does: str, most: int) -> OverBudget:
-        """``does``: what the query does; ``most``: the bound on its matches."""
+        """Return the error; ``does``: what the query does, ``most``: the limit of its matches."""
         return cls(
             f"query {query!r}: {does}. Ask for fewer: a shorter WITHIN, PARTITION BY or a "
             "condition that joins the steps, and for steps that repeat CONTIGUITY NEXT, SKIP or "
@@ -47,8 +47,8 @@ class OverBudget(UserError):  # noqa: N818 - what it is
 
 
 class SparkFailure(SlackwaterError):  # noqa: N818 - Spark's word for it
-    """A run on Spark failed. ``cause``: the last one in one line; ``log``: file of all that was
-    said.
+    """A run on Spark failed. ``cause``: the last cause in one line; ``log``: file with all
+    output.
     """
 
     def __init__(self, cause: str, log: Path) -> None:
@@ -58,10 +58,10 @@ class SparkFailure(SlackwaterError):  # noqa: N818 - Spark's word for it
 
 
 class ContractViolation(SlackwaterError):  # noqa: N818 - the house word for it
-    """A promise inside the program was broken: a bug of ours, or a damaged log."""
+    """A contract inside the program is broken: a bug, or a damaged log."""
 
 
-# Which extra of the installation brings which package; one line of error for a missing one.
+# The extra of the installation that provides each package, for errors about missing ones.
 
 
 _PAGES: Final = ("plotly", "jinja2", "markupsafe")
@@ -77,22 +77,22 @@ EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "sim": (("simpy", *_PAGES), "run and simulate"),
     "spark": (("pyspark", "pandas"), "hosts on Spark; the same commands run without"),
 }
-"""Extra -> the packages that it brings, those of ``[engine]`` left out, and what they are for."""
+"""Extra -> the packages that it adds to those of ``[engine]``, and their purpose."""
 
 
 _OPTIONAL: Final = {"pandas", "polars"}
-"""Packages that are asked for by themselves: only what a caller wants as such a table needs one."""
+"""Packages that are named themselves: only callers that want such tables need them."""
 
 
 def missing_package(error: ModuleNotFoundError) -> SlackwaterError:
-    """What to say instead of ``error``; raises it again where a module of ours is not found."""
+    """Return the error to raise instead of ``error``; raise that if a module of ours is missing."""
     if error.name is None or error.name.partition(".")[0] == "slackwater":
         raise error
     return missing(error.name)
 
 
 def missing(module: str) -> SlackwaterError:
-    """What to say when ``module`` is not there: which extra has it."""
+    """Return the error for the missing ``module``, with the extra that has it."""
     package = module.partition(".")[0]
     if package in _OPTIONAL:
         return SlackwaterError(f"this needs {package}; type: pip install {package}")
@@ -101,13 +101,13 @@ def missing(module: str) -> SlackwaterError:
 
 
 def need(*names: str) -> None:
-    """Asks for packages before the work that only in the end uses them.
+    """Check for packages before work that uses them only at its end.
 
     Args:
-        names: packages, or extras, which stand for all of theirs.
+        names: packages, or extras, which stand for all of their packages.
 
     Raises:
-        SlackwaterError: one is not installed; names its extra.
+        SlackwaterError: a package is missing; the message names its extra.
     """
     for name in names:
         for package in EXTRAS[name][0] if name in EXTRAS else (name,):

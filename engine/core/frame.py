@@ -38,7 +38,7 @@ from slackwater.engine.core.errors import ContractViolation
 
 ATTR_PREFIX: Final = "attrs."
 FRAMES_AT_ONCE: Final = 8_192
-"""Of some 10 kB each, however few their rows: a quiet site's frames have two."""
+"""Frames of at least 10 kB each; those of a quiet site have two rows."""
 STRING: Final = pa.dictionary(pa.int32(), pa.string())
 FIXED_TYPES: Final[dict[str, pa.DataType]] = {
     r.KIND: pa.int8(),
@@ -80,11 +80,11 @@ class Frame(Struct, frozen=True):
         return int(self.batch.column(r.ARRIVAL)[self.rows - 1].as_py())
 
     def slice(self, start: int, rows: int) -> Frame:
-        """``rows`` records from ``start``, without copying."""
+        """Return ``rows`` records from ``start``, without copying."""
         return Frame(self.site, self.batch.slice(start, rows))
 
     def to_bytes(self) -> bytes:
-        """The payload: one Arrow IPC stream holding this batch."""
+        """Return the payload: an Arrow IPC stream with this batch."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.batch.schema) as writer:
             writer.write_batch(self.batch)
@@ -92,13 +92,13 @@ class Frame(Struct, frozen=True):
 
     @classmethod
     def from_bytes(cls, site: str, payload: bytes | pa.Buffer) -> Frame:
-        """Inverse of ``to_bytes``; the arrays share ``payload``'s memory.
+        """Return the frame of ``to_bytes``; the arrays share the memory of ``payload``.
 
         Raises:
             ContractViolation: not an Arrow stream of a frame.
         """
         buffer = pa.py_buffer(payload)
-        if buffer.address % _ALIGNED:  # kernels are compiled for numbers in their places
+        if buffer.address % _ALIGNED:  # kernels are compiled for aligned arrays
             buffer = pa.py_buffer(buffer.to_pybytes())
         try:
             table = pa.ipc.open_stream(buffer).read_all()
@@ -114,9 +114,9 @@ class Frame(Struct, frozen=True):
 
 
 def clock_names(batch: pa.RecordBatch) -> pa.Array:
-    """The name of the clock that stamped each record: its ``clock``, else its source's own.
+    """Return the name of the clock that stamped each record: its ``clock``, else its source.
 
-    Dictionary-encoded where no record names one.
+    Dictionary-encoded if no record names a clock.
     """
     source = batch.column(r.SOURCE)
     if r.CLOCK not in batch.schema.names or batch.column(r.CLOCK).null_count == batch.num_rows:
@@ -125,7 +125,7 @@ def clock_names(batch: pa.RecordBatch) -> pa.Array:
 
 
 def corrected(frame: Frame, offsets: Mapping[str, int]) -> Frame:
-    """``frame`` with the times of its events later by the offset [ns] of their clock, if any."""
+    """Return ``frame`` with the offset [ns] of its clock, if any, added to each event's time."""
     batch = frame.batch
     place, names = batch.schema.get_field_index(r.TS), clock_names(batch).cast(pa.string())
     for name, offset in offsets.items():
@@ -136,7 +136,7 @@ def corrected(frame: Frame, offsets: Mapping[str, int]) -> Frame:
 
 
 def column_ints(batch: pa.RecordBatch, name: str, absent: int) -> np.ndarray:
-    """A column as int64; ``absent`` where it is left out or null."""
+    """Return a column as int64; ``absent`` for null or a missing column."""
     if name not in batch.schema.names:
         return np.full(batch.num_rows, absent, np.int64)
     column = batch.column(name).cast(pa.int64())
@@ -144,12 +144,12 @@ def column_ints(batch: pa.RecordBatch, name: str, absent: int) -> np.ndarray:
 
 
 def kinds_of(batch: pa.RecordBatch) -> np.ndarray:
-    """The kind of each record, as int64."""
+    """Return the kind of each record, int64."""
     return column_ints(batch, r.KIND, int(r.Kind.EVENT))
 
 
 def attribute_type(type_: pa.DataType) -> str:
-    """``bool int float str``: which an attribute of a column of ``type_`` has."""
+    """Return the type of attributes, ``bool int float str``, for a column of ``type_``."""
     if pa.types.is_boolean(type_):
         return "bool"
     if pa.types.is_integer(type_):
@@ -158,7 +158,7 @@ def attribute_type(type_: pa.DataType) -> str:
 
 
 def by_site(frames: Iterable[Frame], rows: int) -> Iterator[dict[str, list[Frame]]]:
-    """The frames of each site, in batches of ``rows`` or a frame more, or of ``FRAMES_AT_ONCE``;
+    """Yield the frames of each site, in batches of at least ``rows`` records or ``FRAMES_AT_ONCE``;
     the last may be empty.
     """
     waiting: dict[str, list[Frame]] = {}

@@ -1,7 +1,7 @@
-"""The contract of a query operator, and the results it gives.
+"""The contract of query operators, and their results.
 
-An operator is a small class; adding one is one file, one registry line and its tests. One that
-finds matches is a ``engine.barrier.base.Matcher``, and its barrier makes an operator of it.
+An operator is a small class; a new one needs one file, one registry line and its tests. An operator
+that finds matches is a ``engine.barrier.base.Matcher``; its barrier makes an operator of it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from slackwater.engine.core.released import Released
 from slackwater.engine.kernels.records import copy_of
 
 Result = dict[str, Any]
-"""One result with the fields of DESIGN "Results". Times in ns; the writer converts units."""
+"""A result with the fields of DESIGN "Results". Times in ns; the writer converts units."""
 
 
 class ReadOneByOne(Sequence[Result]):
-    """Results that read like a list, from whatever they are made of when they are looked at."""
+    """Results that read like a list, created when they are read."""
 
     @overload
     def __getitem__(self, place: int) -> Result: ...
@@ -42,33 +42,33 @@ class ReadOneByOne(Sequence[Result]):
 
 
 class ResultColumns(ReadOneByOne):
-    """Results of one query and site as columns, which sinks take as they are."""
+    """Results of one query and site as columns, which sinks take directly."""
 
     kind: ClassVar[str]
-    """Of which kind they are (``engine.output.result_kinds``)."""
+    """The kind of the results (``engine.output.result_kinds``)."""
 
     @classmethod
     @abstractmethod
     def tables(cls, pieces: Sequence[Self]) -> Iterator[pa.Table]:
-        """``pieces`` of one query and site, in order, as tables of the kind's schema.
+        """Yield ``pieces`` of one query and site, in order, as tables of the kind's schema.
 
         Raises:
-            ContractViolation: a value that JSON does not have.
+            ContractViolation: a value that JSON does not support.
         """
 
 
 @dataclass(eq=False, slots=True)
 class ResultPieces(ReadOneByOne):
-    """Results of one query in order, in the pieces in which an operator gave them.
+    """Results of one query in order, in the pieces that an operator returned.
 
-    A piece may be columns that make a dict of a result only when it is looked at; sinks take the
-    ``pieces``, everybody else reads this like a list.
+    A piece may be columns, which create dicts only when they are read; sinks use ``pieces``, other
+    code reads this like a list.
     """
 
     pieces: list[Sequence[Result]] = field(default_factory=list)
 
     def extend(self, piece: Sequence[Result]) -> None:
-        """Put ``piece`` behind what there is."""
+        """Append ``piece``."""
         if isinstance(piece, ResultPieces):
             self.pieces += piece.pieces
         elif len(piece):
@@ -92,54 +92,56 @@ class Operator(Protocol):
     def types(self) -> tuple[str, ...] | None:
         """Types whose rows and promises it reads in the ordered stream, by that stream's clocks.
 
-        None: it reads every row, also what the order dropped, and no such clocks.
+        None: it reads every row, also those that the order dropped, and no stream clocks.
         """
 
     def required_columns(self) -> set[str]:
-        """Names of the columns that ``process`` reads, so that others need not be gathered."""
+        """Return the columns that ``process`` reads; others are not gathered."""
 
     def process(self, released: Released) -> Sequence[Result]:
-        """Called for every batch, in release order; gives the results it makes known."""
+        """Process a batch, in release order; return the results that it adds."""
 
     def advance(self, now: int) -> Sequence[Result]:
-        """The arrival clock has come to ``now``: gives what was due before it.
+        """Advance the arrival clock to ``now``; return the results that were due before it.
 
-        No later row is released before ``now``. Called after ``process``, and when nothing came.
+        No later row is released before ``now``. Called after ``process``, and without input.
         """
 
     def finish(self, at: int) -> Sequence[Result]:
-        """End of input at arrival-clock instant ``at``: every scope is closed. Called once."""
+        """End the input at arrival-clock instant ``at``: every scope is closed. Called once."""
 
     def counters(self) -> dict[str, int]:
-        """What was dropped, refused or purged, and how much is held; for reports."""
+        """Return counts of dropped, refused, purged and buffered events, for reports."""
 
     def codes(self) -> np.ndarray | None:
-        """Codes of texts that the state holds; None: of any text, as it cannot tell."""
+        """Return the codes of texts in the state; None: unknown, so all texts stay in use."""
 
     def snapshot(self) -> dict[str, Any]:
-        """State as plain data (``engine.hosts.chain.state_bytes``); must not change afterwards."""
+        """Return the state as plain data (``engine.hosts.chain.state_bytes``), never modified
+        later.
+        """
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot of an operator with equal settings."""
+        """Restore a snapshot of an operator with equal settings."""
 
 
 class Restorable:
-    """A part of the state of a chain: its snapshot is the attributes that ``state_fields`` names.
+    """A part of a chain's state: its snapshot has the attributes named in ``state_fields``.
 
     Each is plain data, an array, a set, a struct or named tuple of such, a list, tuple or dict of
-    such, or another part, which is restored where it is. ``restore`` goes by what the attribute is
-    before: so a list or dict of structs, and what may be None, is for the class itself to save.
+    such, or another part, which is restored in place. ``restore`` uses the type of the current
+    value, so lists or dicts of structs, and optional values, must be saved by the class itself.
     """
 
     __slots__ = ()
     state_fields: ClassVar[tuple[str, ...]] = ()
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data that shares nothing with it."""
+        """Return plain data that shares nothing with the object."""
         return {name: _saved(getattr(self, name)) for name in self.state_fields}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot of one with equal settings."""
+        """Restore a snapshot of an object with equal settings."""
         for name in self.state_fields:
             setattr(self, name, _restored(getattr(self, name), state[name]))
 
@@ -162,7 +164,7 @@ def _saved(value: Any) -> Any:
 
 
 def _restored(now: Any, state: Any) -> Any:
-    """``state`` as what ``now`` is."""
+    """Return ``state`` with the type of ``now``."""
     if hasattr(now, "restore"):
         now.restore(state)
         return now

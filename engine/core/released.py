@@ -1,4 +1,4 @@
-"""What flows from an ordering operator to the query operators: released events."""
+"""Released events: the output of an ordering operator and the input of query operators."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from slackwater.engine.core.timeline import Moved
 
 
-# Bound on the clock error of any source of a site, as operators and barriers use it.
+# Bound on the clock error of any source of a site, for operators and barriers.
 
 
 LATEST: Final = 1 << 62
-"""No reference time is later."""
+"""Larger than any reference time."""
 
 
 class ClockBound(Struct, frozen=True):
-    """At reference time t a clock of the site errs by at most ``at(t)`` [ns].
+    """The bound ``at(t)`` [ns] on the error of any clock of the site at reference time t.
 
-    That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by, or before
-    ``until`` ``back_ppb`` of the time to there.
+    It is ``unc_ns``, growing from ``since`` on by ``rate_ppb`` of the time elapsed, and before
+    ``until`` by ``back_ppb`` of the time left to it.
     """
 
     unc_ns: int = 0
@@ -37,35 +37,35 @@ class ClockBound(Struct, frozen=True):
     until: int = -LATEST
 
     def at(self, ref: np.ndarray) -> np.ndarray:
-        """The bound at int64 reference times, int64."""
+        """Return the bound at int64 reference times, int64."""
         grown = _grown(np.clip(ref, self.since, LATEST) - self.since, self.rate_ppb)
         grown = np.maximum(grown, self.before(ref))
         return np.asarray(np.minimum(grown + self.unc_ns, UNC_MAX_NS))
 
     def before(self, ref: np.ndarray) -> np.ndarray:
-        """By how much of it clocks may err as they were not synchronised yet [ns]."""
+        """Return the part of the bound for clocks that were not synchronised yet [ns]."""
         return _grown(self.until - np.clip(ref, -LATEST, self.until), self.back_ppb)
 
 
 def _grown(age: np.ndarray, rate_ppb: int) -> np.ndarray:
-    # Whole seconds and the rest apart: their products with the rate stay within int64.
+    # Seconds and the remainder separately: their products with the rate fit into int64.
     if not rate_ppb:
         return np.zeros(age.shape, np.int64)
     return np.asarray(age // NS_PER_S * rate_ppb + age % NS_PER_S * rate_ppb // NS_PER_S)
 
 
-# What flows from an ordering operator to the query operators: released events in columns.
+# Released events in columns.
 #
-# The contract between ``order/`` on one side and ``window/``, ``pattern/`` and the ordered
-# output on the other. Query operators know nothing of how the order was made.
+# This is the contract between ``order/`` on one side and ``operators/`` and the ordered output on
+# the other. Query operators do not depend on how the order was made.
 
 
 # Values of the ``status`` column.
 IN_ORDER: Final = 0
 RESIDUAL: Final = 1
-"""Released although its ref lies below one already released (residual disorder)."""
+"""Released although its ref is below one already released (residual disorder)."""
 LATE: Final = 2
-"""Arrived after its place was given up, and passed on by choice."""
+"""Arrived after its place was released, and passed on by option."""
 LATE_DROPPED: Final = 3
 """Late and dropped from the ordered stream; only corrections of closed results see it."""
 
@@ -91,7 +91,7 @@ class Strings:
         self.restore((texts, spare))
 
     def restore(self, state: tuple[Sequence[str], Sequence[int]]) -> None:
-        """Take over a snapshot: the texts by code, and the codes that are not in use."""
+        """Restore a snapshot: the texts by code, and the unused codes."""
         texts, spare = state
         self.texts: list[str] = list(texts)
         self._spare = list(spare)
@@ -102,7 +102,7 @@ class Strings:
         self.assignments = len(self.texts)
 
     def code(self, text: str) -> int:
-        """The code of ``text``; a new text gets one."""
+        """Return the code of ``text``; a new text gets one."""
         found = self.codes.get(text)
         if found is None:
             if self._spare:
@@ -116,17 +116,18 @@ class Strings:
         return found
 
     def find(self, text: str) -> int:
-        """The code of ``text``, or -2 (which no column holds) when it has none."""
+        """Return the code of ``text``, or -2 (which no column has) if it has none."""
         return self.codes.get(text, -2)
 
     def text(self, code: int) -> str | None:
-        """The text of ``code``; None for -1, which stands for null."""
+        """Return the text of ``code``; None for -1, which stands for null."""
         return None if code < 0 else self.texts[code]
 
     def without_unused(self, used: Sequence[np.ndarray | None]) -> Strings | None:
-        """A table of the texts whose codes are among ``used``, and of the default stream.
+        """Return a table of the texts with codes in ``used``, and of the default stream.
 
-        Texts keep their codes. None if an array of ``used`` is: its operator cannot list its codes.
+        Texts keep their codes. None if an array in ``used`` is None: its operator cannot list its
+        codes.
         """
         live = np.zeros(len(self.texts), bool)
         live[0] = True
@@ -141,7 +142,7 @@ class Strings:
         return table
 
     def snapshot(self) -> tuple[list[str], list[int]]:
-        """Plain data."""
+        """Return plain data, for ``restore``."""
         return list(self.texts), list(self._spare)
 
 
@@ -149,11 +150,11 @@ _no_ints: Final = partial(np.empty, 0, np.int64)
 
 
 class Progress(Struct):
-    """Progress that no row shows: punctuations, end of stream.
+    """Progress without rows: punctuations, end of stream.
 
-    Step ``i`` says: after the first ``row[i]`` rows of this batch, at arrival-clock instant
-    ``at[i]``, every later in-order event has ``ref >= frontier[i]``. Besides these steps, each
-    row that is IN_ORDER moves the frontier to its own ``ref`` at its ``release``.
+    Step ``i``: after the first ``row[i]`` rows of this batch, at arrival-clock instant ``at[i]``,
+    every later in-order event has ``ref >= frontier[i]``. In addition, each row that is IN_ORDER
+    moves the frontier to its own ``ref`` at its ``release``.
     """
 
     row: np.ndarray = field(default_factory=_no_ints)
@@ -162,7 +163,7 @@ class Progress(Struct):
 
 
 class Promises(Struct):
-    """Punctuations in a stream that is in no order (SPEC 4.2).
+    """Punctuations in a stream without order (SPEC 4.2).
 
     Promise ``i`` comes after the first ``row[i]`` rows of the batch, at arrival-clock instant
     ``at[i]``: no later record of type ``type[i]`` and source ``source[i]`` (codes; -1 = any) has
@@ -177,13 +178,13 @@ class Promises(Struct):
 
 
 class Gaps(Struct):
-    """Runs of numbers given up as missing, known before row ``row[i]`` is released.
+    """Runs of sequence numbers given up as missing, known before row ``row[i]`` is released.
 
-    Of the batch's progress steps, the first ``steps[i]`` came before gap ``i`` was known.
+    The first ``steps[i]`` progress steps of the batch precede the knowledge of gap ``i``.
 
-    ``count[i]`` events of ``source[i]``, ``stream[i]`` and ``incarnation[i]``, numbered from
-    ``first_seq[i]``, that happened between ``low[i]`` and ``high[i]``: when their neighbours did,
-    whatever their clock errs by; ``low`` is not above ``high``.
+    The ``count[i]`` events of ``source[i]``, ``stream[i]`` and ``incarnation[i]``, numbered from
+    ``first_seq[i]``, happened between ``low[i]`` and ``high[i]``, the times of their neighbours
+    widened by clock errors; ``low`` is not above ``high``.
     """
 
     row: np.ndarray = field(default_factory=_no_ints)
@@ -198,14 +199,14 @@ class Gaps(Struct):
 
 
 class Refuted(Struct):
-    """Bounds of clocks that were found too narrow, at arrival-clock instant ``at``, before the
-    first row of the batch: an event arrived before it happened, or a sync contradicts those before
-    it (SPEC 2, Causality and Rate).
+    """Clock bounds that were found too narrow, at arrival-clock instant ``at``, before the first
+    row of the batch: an event arrived before it happened, or a sync contradicts earlier ones (SPEC
+    2, Causality and Rate).
 
-    Events of ``clock[i]`` (a code) and offset ``epoch[i]``, stamped from ``first[i]`` to
-    ``last[i]``, that were released before may err by ``by[i]`` more [ns] than they say. They
-    happened between ``low[i]`` and ``high[i]``. ``epoch`` ``NO_EPOCH``: of any offset, as the clock
-    was set; from now on they share their error with no other event.
+    Released events of ``clock[i]`` (a code) and offset ``epoch[i]``, stamped from ``first[i]`` to
+    ``last[i]``, may err by ``by[i]`` [ns] more than stated. They happened between ``low[i]`` and
+    ``high[i]``. ``epoch`` ``NO_EPOCH``: any offset, as the clock was set; these events then share
+    their error with no other event.
     """
 
     clock: np.ndarray = field(default_factory=_no_ints)
@@ -218,7 +219,7 @@ class Refuted(Struct):
     at: int = 0
 
     def and_more(self, at: int, *more: int) -> Refuted:
-        """With a bound more; ``more``: its values, in order of the columns."""
+        """Return the bounds with one more; ``more``: its values, in order of the columns."""
         names = self.__struct_fields__[:-1]
         columns = {
             name: np.append(getattr(self, name), value)

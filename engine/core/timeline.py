@@ -1,9 +1,9 @@
-"""The clocks that a batch moves, each move at its place in the released stream.
+"""The progress of a batch at each place in the released stream, for barriers.
 
-A moment is a place between or at rows: ``2 n`` just before row number n of the stream, ``2 n + 1``
-at it. Whatever a barrier does happens at such a place, so it is independent of how batches are cut.
+A moment is a place between or at rows: ``2 n`` just before row n of the stream, ``2 n + 1`` at it.
+Every action of a barrier has such a place, so it is independent of how batches are cut.
 
-``engine.core.clocks.stream_clocks`` keeps the clocks; what a batch moves goes with it (``Moved``).
+``engine.core.clocks.stream_clocks`` keeps the clocks; ``Moved`` has the changes of a batch.
 """
 
 from __future__ import annotations
@@ -27,31 +27,28 @@ from slackwater.engine.core.released import (
     Released,
 )
 
-# Views of a released stream: rows that are in it, intervals by their ends, uncertain rows.
-
-
-# Events that may not have happened: results of another statement, which are not always certain.
+# Events that may not have happened: results of another statement, which may be uncertain.
 
 
 CHANCE: Final = "chance"
-"""Column of released events: 1 where the result is certain, else how probable it is, NaN where
-nobody knows. Left out of the log's own events, which all happened.
+"""Column of released events: 1 for certain results, else their probability, NaN if unknown.
+Omitted for events of the log, which all happened.
 """
 UNKNOWN: Final = -1.0
-"""The chance of a result that compares events of clocks of which one is unknown (SPEC 2)."""
+"""The chance of a result that compares events of several clocks, one of them unknown (SPEC 2)."""
 
 
-# The ordered stream: what an order dropped from it is not part of it (SPEC 3.1).
+# The ordered stream: events that an order dropped are not part of it (SPEC 3.1).
 #
-# Windows see dropped events too, as corrections (SPEC 4.4); a pattern's user who wants late events
-# to count asks the order to pass them (``late=pass``).
+# Windows process dropped events too, as corrections (SPEC 4.4); for patterns that should use late
+# events, the order passes them with ``late=pass``.
 
 
 _Steps = TypeVar("_Steps", Progress, Gaps, Promises)
 
 
 def in_stream(released: Released) -> Released:
-    """``released`` without the events that were dropped; all places count those that are left."""
+    """Return ``released`` without dropped events; places are renumbered."""
     kept = released.columns["status"] != LATE_DROPPED
     if kept.all():
         return released
@@ -71,29 +68,29 @@ def in_stream(released: Released) -> Released:
     )
 
 
-# Intervals in the order of their ends (SPEC 4.7): what is released goes by ``te``, not ``ts``.
+# Intervals in order of their ends (SPEC 4.7): they are released by ``te``, not ``ts``.
 #
-# An interval comes when it is over, so it is in order, late or beyond a promise by its end; a
-# point's end is its start. An order reads one time, the ``ts`` of a record: it is handed the end in
-# its stead, and the start in place of the ``te``. What it gives is turned round again.
+# An interval arrives when it is over, so it is in order, late or beyond a promise by its end; for a
+# point the end is the start. An order reads only ``ts``, so it gets records with ``ts`` and ``te``
+# exchanged, and its output is exchanged back.
 
 
 REF_END: Final = "ref_end"
-"""``te`` on the engine's clock, of released columns; left out where it is ``ref`` in every row."""
+"""``te`` on the engine's clock, in released columns; omitted if equal to ``ref`` in every row."""
 UNC_START: Final = "unc_start"
 EPOCH_START: Final = "epoch_start"
-"""With ``REF_END``, ``unc`` and ``epoch`` are those of the end; these are of the start, where they
-may differ: a clock that runs off by its rate is off by more at one of the two.
+"""With ``REF_END``, ``unc`` and ``epoch`` are those at the end; these columns have the values at
+the start if they may differ, as the error of a clock grows by its rate.
 """
 
 
 def by_end(columns: Columns) -> Columns:
-    """Records with ``te`` as an order is to see them."""
+    """Return records with ``ts`` and ``te`` exchanged, for an order."""
     return {**columns, r.TS: columns[r.TE], r.TE: columns[r.TS]}
 
 
 def from_start(columns: Columns) -> None:
-    """What an order gave with ``te``, in place: ``ts`` and ``ref`` are of the start again."""
+    """Exchange an order's ``ts`` and ``te`` back, in place, and set ``ref`` to the start."""
     if REF_END in columns:
         return
     columns[r.TS], columns[r.TE] = columns[r.TE], columns[r.TS]
@@ -104,7 +101,7 @@ def from_start(columns: Columns) -> None:
 
 
 def ends_of(released: Released) -> np.ndarray:
-    """The time by which each row was released: its end on the engine's clock."""
+    """Return the time by which each row was released: its end on the engine's clock."""
     columns = released.columns
     if not released.n:
         return np.empty(0, np.int64)
@@ -112,8 +109,8 @@ def ends_of(released: Released) -> np.ndarray:
 
 
 def length_errors(released: Released, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """How far the length of each row may be off [ns]: by its clock's rate alone, unless its ends
-    are of two offsets, or the clock was set near them.
+    """Return the error bound of each row's length [ns]: from the rate of its clock only, unless its
+    ends have two offsets, or the clock was set near them.
     """
     columns = released.columns
     unc, epoch = columns["unc"][rows], columns["epoch"][rows]
@@ -128,18 +125,18 @@ def length_errors(released: Released, rows: np.ndarray | slice = slice(None)) ->
 
 LONG_AGO = -(2**63)
 BEFORE = -1
-"""The moment of what held before the batch."""
+"""The moment of values from before the batch."""
 ALL = ""
-"""Stands for every type: the progress of an order, which is a promise for all of them."""
+"""Stands for every type: the progress of an order is a promise for all types."""
 
 ANY_TYPE = "\0any"
-"""The type of a step whose events are of any type; no query can write such a name."""
+"""The type of a step for events of any type; no query can contain such a name."""
 
 
 class Steps(Struct, frozen=True):
-    """How a clock grows: from ``(at[i], moment[i])`` on it is ``value[i]``; values ascend.
+    """A clock that only grows: from ``(at[i], moment[i])`` on it is ``value[i]``; values ascend.
 
-    The first value is what held before the batch.
+    The first value is from before the batch.
     """
 
     value: np.ndarray
@@ -148,9 +145,9 @@ class Steps(Struct, frozen=True):
 
     @classmethod
     def of(cls, value: np.ndarray, at: np.ndarray, moment: np.ndarray, before: int) -> Steps:
-        """Of a clock that stood at ``before`` and then never went back."""
+        """Return the steps of a clock that began at ``before``."""
         if len(value) and value[0] > before and bool((value[1:] > value[:-1]).all()):
-            # In order each value is a step, and there is nothing to choose.
+            # In order, each value is a step.
             return cls(
                 np.concatenate(([before], value)),
                 np.concatenate(([LONG_AGO], at)),
@@ -166,22 +163,22 @@ class Steps(Struct, frozen=True):
 
 
 class StreamProgress(Struct, frozen=True):
-    """Bounds on later records. ``clock``: the event clock (largest ref yet). ``promised``:
-    by type, or under ``ALL``, the least ref of later records that is promised.
+    """Bounds on later records. ``clock``: the event clock (largest ref so far). ``promised``: the
+    promised least ref of later records, by type or ``ALL``.
     """
 
     clock: Steps
     promised: dict[str, Steps]
 
     def of(self, types: Sequence[str]) -> StreamProgress:
-        """The part about these types."""
+        """Return the part for these types."""
         promised = {name: said for name, said in self.promised.items() if name in (ALL, *types)}
         return StreamProgress(self.clock, promised)
 
 
 class Ahead(Struct, frozen=True):
-    """Per row of a batch: the progress at it, what events have expired against (``horizon``), how
-    wrong the clock of any source may be (``error``), and T_a (``t_a``; of the rules that have one).
+    """Per row of a batch: progress, the time against which events expire (``horizon``), the error
+    bound of any clock (``error``), and T_a (``t_a``; for certainty rules that use it).
     """
 
     frontier: np.ndarray
@@ -191,9 +188,9 @@ class Ahead(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True):
-    """What one batch moves. ``first``: number of its first row in the stream; ``rows``: at each;
-    ``now``, ``received``, ``closed``, ``passed``: as in ``StreamTimeline``; ``horizon``, ``t_a``:
-    after it.
+    """The changes by one batch. ``first``: number of its first row in the stream; ``rows``: values
+    at each row; ``now``, ``received``, ``closed``, ``passed``: as in ``StreamTimeline``;
+    ``horizon``, ``t_a``: after the batch.
     """
 
     first: int
@@ -208,9 +205,10 @@ class Moved(Struct, frozen=True):
     def timeline(
         self, released: Released, types: Sequence[str], *, by_start: bool = False
     ) -> StreamTimeline:
-        """What a query of these types may ask of ``released``, whose moves these are.
+        """Return the timeline of ``released``, the batch of this object, for a query of these
+        types.
 
-        ``by_start``: it asks when intervals begin, so a row is beyond a promise by its start.
+        ``by_start``: the query uses starts of intervals, so promises bound rows by their start.
         """
         strings, columns = released.strings, released.columns
         place = np.full(len(strings.texts) + 3, -1)
@@ -229,14 +227,14 @@ class Moved(Struct, frozen=True):
 
 
 class StreamTimeline(Struct, frozen=True):
-    """What the barriers may ask of a batch.
+    """The progress of a batch, for barriers.
 
-    ``now``: the arrival clock after it; what was due before it is due. ``received``: as received.
-    ``closed`` and ``passed``: the same less what clocks may err by, seen or not (SPEC 4.3): no
-    later record can lie before a time of ``closed``; none can, itself or by what it is matched
-    with, be part of a match whose last event lies before a time of ``passed``.
-    ``ref``, ``moment`` and ``type``: of the rows that a step of the query can use; a type is a
-    place in ``types``.
+    ``now``: the arrival clock after it; deadlines before it are due. ``received``: as received.
+    ``closed`` and ``passed``: ``received`` minus clock errors, of known or new sources (SPEC 4.3):
+    no later record can be before a time of ``closed``; no later record, nor a record matched with
+    it, can belong to a match whose last event is before a time of ``passed``.
+    ``ref``, ``moment`` and ``type``: of the rows that a step of the query can use; a type is an
+    index in ``types``.
     """
 
     now: int
@@ -249,13 +247,13 @@ class StreamTimeline(Struct, frozen=True):
     types: Sequence[str]
 
     def below(self, steps: Steps, less: int) -> np.ndarray:
-        """Which rows lie below what ``steps``, less ``less``, said before them."""
+        """Return which rows are below the value of ``steps`` before them, minus ``less``."""
         place = np.searchsorted(steps.moment, self.moment) - 1
-        # Added to the ref, which is far from the ends of int64.
+        # Added to ref, which is far from the limits of int64.
         return np.asarray(self.ref + less < steps.value[place])
 
     def below_promises(self) -> np.ndarray:
-        """Which rows lie below what was promised for their type before them."""
+        """Return which rows are below the promise for their type before them."""
         found = np.zeros(len(self.ref), np.bool_)
         for name, steps in self.received.promised.items():
             mine = True if name == ALL else self.type == self.types.index(name)
@@ -267,7 +265,7 @@ def progress_steps(
     ref: np.ndarray, status: np.ndarray, release: np.ndarray, first: int, progress: Progress,
     before: int,
 ) -> Steps:  # fmt: skip
-    """An order's progress: each row in order moves it to its own ref, and so do its steps."""
+    """Return an order's progress: rows in order move it to their ref, and its steps to theirs."""
     rows = np.flatnonzero(status == IN_ORDER)
     if not len(progress.row):
         taken: np.ndarray | slice

@@ -1,4 +1,4 @@
-"""Time units and numbers for people: inside all is int64 nanoseconds, users write ``10 s``."""
+"""Time units and numbers in text: internally all is int64 ns, users write ``10 s``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from slackwater.engine.core.errors import UserError
 _DURATION: Final = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z]*)\s*")
 INT64_MAX: Final = 2**63 - 1
 DURATION_MAX_NS: Final = 2**60
-"""36 years: any event time of a trace plus such a window stays within 64 bits."""
+"""36 years: event times plus such a window fit into 64 bits."""
 _DIGITS_MAX: Final = 40
 _NEAT_DIGITS: Final = 3
 _NEAT_UNITS: Final = ("ns", "us", "ms", "s", "h")
 DATES_NS: Final = (631_152_000 * 10**9, 4_102_444_800 * 10**9)
-"""1990 to 2100: instants that lie there are shown as dates, others as numbers."""
+"""1990 to 2100: instants in this range are shown as dates, others as numbers."""
 
 
 def unit_ns(name: str) -> int:
@@ -68,7 +68,7 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
 
 
 def parse_span(text: str, default_unit: str, what: str) -> int:
-    """As ``parse_duration``, of what a time may be set off by; ``what`` names it in an error.
+    """Parse a duration as ``parse_duration`` does, up to a limit; ``what`` names it in an error.
 
     Raises:
         UserError: as there, or longer than ``DURATION_MAX_NS``.
@@ -104,17 +104,17 @@ def neat(duration_ns: int, apart: str = "") -> str:
 
 
 def _decimal(duration_ns: int, unit: str, apart: str) -> str:
-    """In ``unit``, rounded up to what a decimal number with two places tells."""
+    """Format in ``unit``, rounded up to two decimals."""
     hundredths = -(-duration_ns * 100 // NS_PER[unit])
     whole, rest = divmod(hundredths, 100)
     return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + apart + unit
 
 
-# Periods of a calendar, in a zone: days of 23, 24 or 25 hours, weeks that begin on Mondays, months.
+# Calendar periods in a zone: days of 23, 24 or 25 hours, weeks from Monday, months.
 
 
 class Period(NamedTuple):
-    """``number`` times ``unit``, ``day``, ``workday``, ``week`` or ``month``, in ``zone``, as
+    """``number`` times ``unit`` (``day``, ``workday``, ``week`` or ``month``) in ``zone``, such as
     Europe/Berlin.
     """
 
@@ -129,21 +129,22 @@ class Period(NamedTuple):
 
 
 _PERIOD_YEARS: Final = (1780, 2160)
-"""More than event times, which lie within 146 years of 1970, and what may be added to them."""
+"""Beyond all event times, which are within 146 years of 1970, plus durations."""
 PERIODS_MAX: Final = {"day": 13_149, "workday": 9_392, "week": 1_878, "month": 432}
-"""36 years."""
+"""36 years, in each unit."""
 _EPOCH_DAY: Final = date_type(1970, 1, 1).toordinal()
 _SATURDAY: Final = 5
 _MONDAY: Final = -3
-"""The first Monday's day since the epoch that is no later than it."""
+"""Day number, since the epoch, of the last Monday before it."""
 
 
 @cache
 def period_starts(period: Period) -> array[int]:
-    """Where periods start [ns], ascending, far beyond all event times: each where the zone's clocks
-    first show the midnight at which it begins, or later. Days count from 1970-01-01, weeks from the
-    Monday before it, months from a year that 12, 100, ... months fit in. A day that a zone left out
-    is in none.
+    """Return the starts of periods [ns], ascending, far beyond all event times.
+
+    A period starts where the zone's clocks first show its midnight, or the first time after it.
+    Days count from 1970-01-01, weeks from the Monday before it, months from a year that is a
+    multiple of the period. Days that a zone skipped are omitted.
     """
     zone, count = ZoneInfo(period.zone), period.number
     first, last = (date_type(year, 1, 1).toordinal() - _EPOCH_DAY for year in _PERIOD_YEARS)
@@ -163,7 +164,7 @@ def period_starts(period: Period) -> array[int]:
 
 @cache
 def workdays(zone: str) -> tuple[array[int], array[int]]:
-    """Where Mondays to Fridays start and end [ns], ascending, far beyond all event times."""
+    """Return starts and ends of Mondays to Fridays [ns], ascending, far beyond all event times."""
     info, borders = ZoneInfo(zone), period_starts(Period(1, "day", zone))
     days = [
         (start, end)
@@ -176,7 +177,7 @@ def workdays(zone: str) -> tuple[array[int], array[int]]:
 
 @cache
 def longest_workdays(period: Period) -> int:
-    """The most that so many workdays last, from any instant [ns]."""
+    """Return the longest time that this many workdays take, from any instant [ns]."""
     (starts, ends), number = workdays(period.zone), period.number
     return max(
         max(starts[day + number] - starts[day], starts[day + 1 + number] - ends[day])
@@ -185,15 +186,15 @@ def longest_workdays(period: Period) -> int:
 
 
 def _midnight(day: int, zone: ZoneInfo) -> datetime:
-    """``day``: since the epoch. The first one where clocks repeat it; one where they skip it."""
+    """Return the midnight of a ``day`` since the epoch; the first one if it occurs twice."""
     return datetime.fromordinal(_EPOCH_DAY + day).replace(tzinfo=zone)
 
 
 def _day_start(day: int, zone: ZoneInfo) -> int:
-    """In seconds since the epoch; ``day``: likewise in days."""
+    """Return the start of a ``day`` since the epoch [s since the epoch]."""
     local = _midnight(day, zone)
     high, low = int(local.timestamp()), int(local.replace(fold=1).timestamp())
-    # Clocks that skip this midnight do so between the two.
+    # If the clocks skip this midnight, they do so between the two.
     while low < high:
         middle = (low + high) // 2
         begun = datetime.fromtimestamp(middle, zone).toordinal() >= _EPOCH_DAY + day
@@ -203,7 +204,7 @@ def _day_start(day: int, zone: ZoneInfo) -> int:
 
 @cache
 def period_lengths(period: Period) -> tuple[int, int]:
-    """The shortest and the longest period [ns]."""
+    """Return the shortest and the longest period [ns]."""
     starts = period_starts(period)
     lengths = [end - start for start, end in pairwise(starts)]
     return min(lengths), max(lengths)
@@ -213,7 +214,7 @@ def check_zone(zone: str, setting: str) -> None:
     """Refuse a zone that this machine's time zone database lacks.
 
     Raises:
-        UserError: names ``setting``.
+        UserError: the message names ``setting``.
     """
     try:
         ZoneInfo(zone)
@@ -225,14 +226,14 @@ def check_zone(zone: str, setting: str) -> None:
         ) from error
 
 
-# Numbers for people: milliseconds and seconds instead of nanoseconds, and few digits.
+# Numbers for people: few digits, and readable units instead of ns.
 
 
 _DURATIONS: Final = (
     ("d", 86_400 * 10**9, 3), ("h", 3_600 * 10**9, 3), ("min", 60 * 10**9, 3), ("s", 10**9, 1),
     ("ms", 10**6, 1), ("\N{MICRO SIGN}s", 10**3, 1),
 )  # fmt: skip
-"""Unit, its ns, and from how many of it on it is taken."""
+"""Unit, its length [ns], and the least number of it for which it is used."""
 
 
 def number(value: Any) -> str:
@@ -267,7 +268,7 @@ def duration(time_ns: float | None) -> str:
 
 
 def duration_unit(time_ns: float) -> tuple[str, int]:
-    """The unit that a person would take for it, and its ns."""
+    """Return the most readable unit for a duration, and its length [ns]."""
     size = abs(time_ns)
     return next((each[:2] for each in _DURATIONS if size >= each[1] * each[2]), ("ns", 1))
 
@@ -292,12 +293,12 @@ def percent(part: int, whole: int) -> str:
 
 
 def is_date(ns: int) -> bool:
-    """Whether people read an instant as a date: small numbers are times of another beginning."""
+    """Whether an instant is shown as a date; small numbers have another origin."""
     return DATES_NS[0] <= ns < DATES_NS[1]
 
 
 def date_digits(ns: int) -> int:
-    """So many digits of a second it takes to write an instant: none, 3, 6 or 9."""
+    """Return the number of digits of a second that an instant needs: 0, 3, 6 or 9."""
     return next(digits for digits in (0, 3, 6, 9) if not ns % 10 ** (9 - digits))
 
 

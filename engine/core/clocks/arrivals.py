@@ -1,12 +1,12 @@
-"""What arrivals say of a clock that was never compared: the minimum filter (R19 3.2.2; Moon 1999).
+"""Estimates an unsynchronised clock from arrivals: the minimum filter (R19 3.2.2; Moon 1999).
 
 An event arrives after it happened, so ``arrival - ts = offset + delay`` with a delay of at least 0:
-the least difference is the largest offset that the clock can have. How much smaller the offset is,
-arrivals cannot tell: a clock that is slow by 2 s and a link that takes 2 s longer look the same.
+the least difference is the largest possible offset of the clock. Arrivals do not show how much
+smaller the offset is: a clock that is slow by 2 s and a link that takes 2 s longer look the same.
 That needs the delay of the fastest message, which other sources may show (``fastest_delay``).
 
 Source: S. Moon, P. Skelly, D. Towsley, *Estimation and removal of clock skew from network delay
-measurements*, INFOCOM 1999: the line below all points that lies closest to them.
+measurements*, INFOCOM 1999: the line below all points that is closest to them.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ from msgspec import Struct
 from slackwater.engine.kernels.records import NS_PER_S
 
 _BINS: Final = 240
-"""Of the least differences over time: what a figure shows, and what the line is fitted to."""
+"""Number of least differences over time, for a figure and for the fitted line."""
 _RUN: Final = 5
-"""So many events in a row on either side must agree that the clock was set."""
+"""Number of events on either side that must agree that the clock was set."""
 _STEP_NS: Final = NS_PER_S // 2
 _SPREADS: Final = 10
 _LINE_EVENTS: Final = 20
 _LINE_NS: Final = 60 * NS_PER_S
 SLOW_NS: Final = NS_PER_S
-"""Events that all come so much later than the bound of their clock allows are worth a word."""
+"""Least delay of all events of a clock, beyond its bound, that is reported."""
 _UNITS: Final = (("s", NS_PER_S), ("ms", 10**6), ("us", 1000))
 
 
 class ArrivalEstimate(Struct, frozen=True):
-    """A clock as its events' arrivals show it; times in ns.
+    """A clock as estimated from its events' arrivals; times in ns.
 
-    ``most_ns``: the largest offset (reference less clock) that it can have at its last event, and
-    ``most_first_ns`` at the first after the last step. ``skew_ppb``: d(offset)/dt, None: too few
-    events. ``jitter_ns``: how far half of the events lie above the least. ``rounded_ns``: by how
-    much stamps and arrivals together may be rounded. ``steps``: (event time after it, change of the
-    offset). ``at_ns``, ``least_ns``: event times and least differences, for a figure.
+    ``most_ns``: its largest possible offset (reference minus clock) at its last event, and
+    ``most_first_ns`` at the first event after the last step. ``skew_ppb``: d(offset)/dt; None: too
+    few events. ``jitter_ns``: median distance of the events from the least differences.
+    ``rounded_ns``: rounding error of stamps and arrivals together. ``steps``: (event time after the
+    step, change of the offset). ``at_ns``, ``least_ns``: event times and least differences, for a
+    figure.
     """
 
     events: int
@@ -55,7 +56,7 @@ class ArrivalEstimate(Struct, frozen=True):
     least_ns: tuple[int, ...]
 
     def between(self, fastest: int) -> tuple[int, int]:
-        """The least and largest offset [ns] that the clock can have had since its last step, if its
+        """Return the least and largest possible offset [ns] since the last step, if the clock's
         fastest message took up to twice ``fastest``.
         """
         ends = (self.most_ns, self.most_first_ns)
@@ -63,7 +64,7 @@ class ArrivalEstimate(Struct, frozen=True):
 
 
 def estimate(ts: np.ndarray, arrival: np.ndarray) -> ArrivalEstimate:
-    """Of one clock's events in order of arrival, at least one of them."""
+    """Return the estimate for one clock's events in order of arrival, at least one."""
     difference = arrival - ts
     steps = _steps(difference)
     since = steps[-1] if steps else 0
@@ -90,11 +91,11 @@ def resolution(times: np.ndarray) -> int:
 
 
 def fastest_delay(estimates: Iterable[ArrivalEstimate]) -> int:
-    """How long the fastest message may have taken [ns], as far as the sources show it together.
+    """Return the delay of the fastest message [ns], as far as the sources show it together.
 
-    The least difference of a clock that is right is that delay; of one that is fast it is less, and
-    may be negative; of one that is slow it is more. So: the smallest that is not negative, if there
-    are several clocks, but at least the jitter, as a way that varies takes time.
+    The least difference of a correct clock is that delay; that of a fast clock is smaller, possibly
+    negative, that of a slow clock larger. So the result is the smallest that is not negative, if
+    there are several clocks, but at least the jitter, as a path with varying delay takes time.
     """
     found = list(estimates)
     jitter = min((each.jitter_ns for each in found), default=0)
@@ -103,7 +104,7 @@ def fastest_delay(estimates: Iterable[ArrivalEstimate]) -> int:
 
 
 def _least(ts: np.ndarray, difference: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Event times and differences of the least of each of some parts, by arrival; times ascend."""
+    """Return event time and value of the least difference in each part; times ascend."""
     parts = min(_BINS, -(-len(ts) // _RUN))
     starts = np.unique(np.linspace(0, len(ts), parts, endpoint=False).astype(int))
     least = np.minimum.reduceat(difference, starts)
@@ -115,7 +116,7 @@ def _least(ts: np.ndarray, difference: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _steps(difference: np.ndarray) -> list[int]:
-    """Rows from which on the least differences are others, by more than they vary."""
+    """Return rows at which the least differences change by more than their variation."""
     if len(difference) < 2 * _RUN:
         return []
     runs = np.lib.stride_tricks.sliding_window_view(difference, _RUN)
@@ -126,7 +127,7 @@ def _steps(difference: np.ndarray) -> list[int]:
     found: list[int] = []
     rows = np.flatnonzero(is_step)
     for group in np.split(rows, np.flatnonzero(np.diff(rows) > _RUN) + 1) if len(rows) else ():
-        # Where single differences change most: runs around a step see it, too.
+        # The largest change of single differences: runs around a step see it, too.
         around = np.arange(group[0] + 1, group[-1] + _RUN + 1)
         found.append(int(around[np.argmax(np.abs(np.diff(difference)[around - 1]))]))
     return found
@@ -137,7 +138,7 @@ def _change(difference: np.ndarray, row: int) -> int:
 
 
 def _line(ts: np.ndarray, at: np.ndarray, least: np.ndarray) -> tuple[int | None, int, int]:
-    """Slope [ppb] and both ends of the line below all of them that is closest to their middle."""
+    """Return slope [ppb] and both ends of the line below all points, closest to their middle."""
     lowest = int(least.min())
     span = int(at[-1] - at[0])
     if len(ts) < _LINE_EVENTS or span < _LINE_NS:
@@ -159,7 +160,7 @@ def _line(ts: np.ndarray, at: np.ndarray, least: np.ndarray) -> tuple[int | None
 
 
 def _turns_down(at: np.ndarray, least: np.ndarray, a: int, b: int, c: int) -> bool:
-    """Whether ``b`` lies on or above the line from ``a`` to ``c``; in Python's integers."""
+    """Whether ``b`` is on or above the line from ``a`` to ``c``; in Python's integers."""
     return (int(least[b]) - int(least[a])) * (int(at[c]) - int(at[a])) >= (
         int(least[c]) - int(least[a])
     ) * (int(at[b]) - int(at[a]))
@@ -203,7 +204,7 @@ def clock_option(said: str, how: str = "--clock {}") -> str:
 
 
 def _written(ns: int) -> str:
-    """Exactly, in the largest unit of which it has one."""
+    """Format exactly, in the largest unit that is not above the value."""
     size = abs(ns)
     unit, length = next((each for each in _UNITS if size >= each[1]), ("ns", 1))
     return f"{(Decimal(ns) / length).normalize():f}{unit}" if ns else "0s"

@@ -1,4 +1,4 @@
-"""What the user says of clocks: ``exact``, ``NAME=OFFSET±BOUND``, or a TOML file (SPEC 2)."""
+"""The user's statements about clocks: ``exact``, ``NAME=OFFSET±BOUND``, or a TOML file (SPEC 2)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _DECLARED: Final = re.compile(r"([+-]?)([^±+-]+)(?:(?:±|\+-|\+/-)(.+))?")
 
 
 Lane = tuple[str, tuple[str | None, str | None, str | None, str | None]]
-"""The clock of some events, and what queries read as their clock, source, stream and type; None:
-anything."""
+"""The clock of some events, and their clock, source, stream and type as queries read them; None:
+any."""
 
 
 class UpcomingClocks(NamedTuple):
-    """What will come of a site: events of these ``lanes``; ``synced``: of these clocks a sync does,
-    and before any event.
+    """Clocks known in advance for a site: events of these ``lanes`` will come; the clocks in
+    ``synced`` have a sync before any event.
     """
 
     site: str
@@ -37,11 +37,11 @@ class UpcomingClocks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClockChoice:
-    """What holds of clocks that no sync record speaks of.
+    """Statements about clocks without sync records.
 
     ``exact``: they are one clock, or agree; else they are unknown. ``declared``: (name, offset,
-    bound) [ns]: the clock of this name is ``offset`` behind, give or take ``bound``; behind the
-    one clock of which nothing is said, if there is no other. ``upcoming``: of an input that ends.
+    bound) [ns]: this clock is ``offset`` behind, up to ``bound``, compared with the only undeclared
+    clock, if there is no other. ``upcoming``: for a complete input.
     """
 
     exact: bool = True
@@ -50,14 +50,14 @@ class ClockChoice:
 
 
 def read_clock(texts: str | Sequence[str], time_unit: str = "ns") -> ClockChoice:
-    """What ``--clock`` says, which may be repeated; nothing: clocks without a sync are unknown.
+    """Parse ``--clock``, which may be repeated; without it, clocks without a sync are unknown.
 
     Args:
         texts: ``exact``, ``NAME=OFFSET±BOUND``, or the name of a TOML file.
         time_unit: of durations without one.
 
     Raises:
-        UserError: none of these; says how to write it.
+        UserError: another text; the message has the syntax.
     """
     exact, declared = False, dict[str, tuple[int, int]]()
     for text in [texts] if isinstance(texts, str) else texts:
@@ -88,10 +88,10 @@ def _file(path: Path, time_unit: str) -> tuple[bool, dict[str, tuple[int, int]]]
 def read_table(
     table: dict[str, Any], time_unit: str, where: str
 ) -> tuple[bool, dict[str, tuple[int, int]]]:
-    """(exact, offset and bound by name) of a TOML table such as ``badge = "-3.2s±0.1s"``.
+    """Return (exact, offset and bound by name) of a TOML table such as ``badge = "-3.2s±0.1s"``.
 
     Raises:
-        UserError: a line that says neither; names it.
+        UserError: a line is invalid; the message names it.
     """
     exact, found = False, dict[str, tuple[int, int]]()
     for name, value in table.items():
@@ -105,7 +105,9 @@ def read_table(
 
 
 def _offset(text: str, time_unit: str, where: str) -> tuple[int, int]:
-    """(offset, bound) [ns] of ``-3.2s±0.1s``; without a bound it is 0; of ``exact`` both are."""
+    """Return (offset, bound) [ns] of ``-3.2s±0.1s``; the bound defaults to 0; ``exact`` is (0,
+    0).
+    """
     if text.strip() == EXACT_WORD:
         return 0, 0
     parts = _DECLARED.fullmatch(text.replace(" ", "").replace("\N{MINUS SIGN}", "-"))

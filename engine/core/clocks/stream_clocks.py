@@ -1,8 +1,8 @@
-"""The clocks of a released stream, row by row: progress, event clock, and how wrong they may be.
+"""The clocks of a released stream, row by row: progress, event clock, and error bounds.
 
-What closes a scope, makes an event useless or lets it expire is never a clock as it is, but
-what is left of it when the clocks of sources err the worst way (SPEC 4.3): those of every source
-that is synchronised, whether it has sent anything yet or not (``engine.core.clocks.prediction``).
+Scopes close and events are purged or expire by these clocks minus the worst errors of the sources'
+clocks (SPEC 4.3), including synchronised sources that have not sent anything yet
+(``engine.core.clocks.prediction``).
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from slackwater.engine.core.timeline import (
 from slackwater.engine.kernels.jit import inline, kernel
 from slackwater.engine.kernels.records import INT_MAX
 
-# What punctuations promise per type, in a stream that is in no order (SPEC 4.2).
+# Promises of punctuations per type, in a stream without order (SPEC 4.2).
 #
-# A POG names a type, a source, or both; without a source it speaks for all, without a type for all
-# of its source's types. A type is covered up to the least promise of its sources: those that have
-# sent an event of it or a promise that names it, or, while there are none, every source of the site
-# so far. So the first event of a type may cover more of it, as from then on fewer sources count. A
-# source that turns up later and sends something older breaks a promise, which is counted.
+# A POG names a type, a source, or both; without a source it is for all sources, without a type for
+# all types of its source. A type is covered up to the least promise of its sources: those that have
+# sent an event of it or a promise that names it, or, while there are none, all sources of the site
+# so far. So the first event of a type may advance its coverage, as fewer sources count from then
+# on. A new source that sends something older breaks a promise, which is counted.
 #
-# A source that promises the largest int has ended (``eos``) and holds nothing back, unless it sends
-# another event: then it counts as before.
+# A source that promises the largest int has ended (``eos``) and no longer limits coverage, unless
+# it sends another event: then it counts as before.
 
 
 _OTHER: Final = -1
 """A type that the query does not name."""
 _ANY: Final = 0
-"""The place of what is said without a source."""
+"""The place of promises without a source."""
 
 
 class _Book(NamedTuple):
-    """Arrays by type of the query (t) and place of a source (s); place 0 speaks for all.
+    """Arrays by type of the query (t) and place of a source (s); place 0 is for all sources.
 
     ``said`` int64 (t + 1, s): the largest ref promised; the last type is "without a type".
     ``sends`` bool (t + 1, s): sent an event of the type or a promise that names it; in the last
-    row: anything. ``ended`` bool (s,). Per type: how far it is ``covered``; how many ``senders`` it
-    has; the ``least`` promise of its sources and how many are ``at_least`` there, both to be
-    counted again if ``stale``.
+    row: anything. ``ended`` bool (s,). Per type: ``covered``: coverage; ``senders``: number of its
+    sources; ``least``: least promise of its sources; ``at_least``: how many have it. The last two
+    are recomputed if ``stale``.
     """
 
     said: np.ndarray
@@ -67,9 +67,9 @@ class _Book(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """What happens in a batch: places in lists of types and sources, by code + 1; events; promises
-    with the row they come before; and, out, per type the value of each move and what moved it: the
-    number of a promise, or -1 - that of an event.
+    """Input and output of a batch: places in lists of types and sources, by code + 1; events;
+    promises with the row that they precede; and, as output, per type the value of each move and its
+    cause: the number of a promise, or -1 minus that of an event.
     """
 
     type_of: np.ndarray
@@ -87,7 +87,7 @@ class _Batch(NamedTuple):
 
 @inline
 def _promised(b: _Book, kind: int, place: int) -> int:
-    """The least ref of later events of this type and source."""
+    """Return the least ref of later events of this type and source."""
     if b.ended[place]:
         return INT_MAX
     return int(max(b.said[kind, place], b.said[len(b.covered), place]))
@@ -101,7 +101,7 @@ def _counts(b: _Book, kind: int, place: int) -> bool:
 
 @kernel
 def _count(b: _Book, kind: int) -> None:
-    """Counts the least promise of a type's sources again."""
+    """Recompute the least promise of a type's sources."""
     least, number = INT_MAX, 0
     for place in range(len(b.ended)):
         if _counts(b, kind, place):
@@ -116,7 +116,7 @@ def _count(b: _Book, kind: int) -> None:
 
 @inline
 def _seen(b: _Book, kind: int, place: int) -> None:
-    """The source has sent something of this type, of another, or of none."""
+    """Note that the source has sent something of this type, of another, or of none."""
     types = len(b.covered)
     if not b.sends[types, place]:
         b.sends[types, place] = True
@@ -129,7 +129,7 @@ def _seen(b: _Book, kind: int, place: int) -> None:
 
 @inline
 def _say(b: _Book, kind: int, place: int, ref: int) -> None:
-    """Take a promise down; a type is counted again once none of its sources is at its least."""
+    """Enter a promise; a type becomes stale when none of its sources is at its least promise."""
     types = len(b.covered)
     if kind == _OTHER:
         return
@@ -148,7 +148,7 @@ def _say(b: _Book, kind: int, place: int, ref: int) -> None:
 
 @kernel
 def _go_through(b: _Book, batch: _Batch) -> None:
-    """Events and promises in order; a promise comes before the event of its row."""
+    """Process events and promises in order; a promise precedes the event of its row."""
     types, event = len(b.covered), 0
     for number in range(len(batch.row)):
         event = _take_events(b, batch, event, batch.row[number])
@@ -164,7 +164,7 @@ def _go_through(b: _Book, batch: _Batch) -> None:
 
 @inline
 def _look_again(b: _Book, batch: _Batch, kind: int, mover: int) -> None:
-    """How far the type is covered now."""
+    """Update the coverage of the type."""
     if b.stale[kind]:
         _count(b, kind)
     covered = max(_promised(b, kind, _ANY), b.least[kind])
@@ -177,11 +177,11 @@ def _look_again(b: _Book, batch: _Batch, kind: int, mover: int) -> None:
 
 @inline
 def _take_events(b: _Book, batch: _Batch, event: int, end: int) -> int:
-    """Who sends what, of the events before ``end``."""
+    """Note the senders of the events before ``end``."""
     while event < min(end, len(batch.event_type)):
         place = batch.place_of[batch.event_source[event] + 1]
         kind = batch.type_of[batch.event_type[event] + 1]
-        # The first to send a type takes the place of all others: only so can an event cover more.
+        # The first sender of a type replaces all others; only this can advance coverage.
         first = 0 <= kind < len(b.covered) and b.senders[kind] == 0
         _seen(b, kind, place)
         if b.ended[place]:
@@ -194,10 +194,10 @@ def _take_events(b: _Book, batch: _Batch, event: int, end: int) -> int:
 
 
 class PromiseBook(Restorable):
-    """Who has promised what.
+    """The promises in a stream without order.
 
     Args:
-        types: of the query's steps.
+        types: types of the query's steps.
     """
 
     state_fields = ("_codes", "_book")
@@ -205,9 +205,9 @@ class PromiseBook(Restorable):
     def __init__(self, types: frozenset[str]) -> None:
         self._types = sorted(types)
         self._codes = np.array([-1], np.int64)
-        """The source's code at each place."""
+        """Code of the source at each place."""
         self._place_of = np.zeros(1, np.int32)
-        """A source's place by its code + 1; -1: it has none yet."""
+        """Place of a source by its code + 1; -1: it has none yet."""
         self._type_of = np.full(1, len(self._types), np.int32)
         self._book = self._empty(4)
 
@@ -220,8 +220,8 @@ class PromiseBook(Restorable):
         )  # fmt: skip
 
     def steps(self, released: Released, promises: Promises, first: int) -> dict[str, Steps]:
-        """Per type, how far it is covered; ``first``: number of the batch's first row."""
-        # Copied, so that the kernel sees arrays of one kind: columns may be read-only.
+        """Return the coverage per type; ``first``: number of the batch's first row."""
+        # Copies, so that the kernel gets arrays of one type: columns may be read-only.
         event_type, event_source = (
             np.array(released.columns.get(name, ()), np.int32) for name in ("type", "source")
         )
@@ -255,13 +255,13 @@ class PromiseBook(Restorable):
         return found
 
     def _know(self, strings: Strings, *sources: np.ndarray) -> None:
-        """A place for each source, and the codes of the types."""
-        if len(strings.texts) + 1 >= len(self._place_of):  # the last place is what is not found
+        """Assign a place to each source, and set the codes of the types."""
+        if len(strings.texts) + 1 >= len(self._place_of):  # the last place is for unknown texts
             more = 2 * len(strings.texts) + 3 - len(self._place_of)
             self._place_of = np.append(self._place_of, np.full(more, -1, np.int32))
             self._type_of = np.append(self._type_of, np.full(more, _OTHER, np.int32))
         for number, kind in enumerate(self._types):
-            if kind != ANY_TYPE:  # which is covered by what is said of all types alone
+            if kind != ANY_TYPE:  # it is covered only by promises for all types
                 self._type_of[strings.find(kind) + 1] = number
         self._type_of[[-1, 0]] = _OTHER, len(self._types)
         for codes in sources:
@@ -287,20 +287,17 @@ class PromiseBook(Restorable):
         self._type_of = np.full(len(self._place_of), _OTHER, np.int32)
 
 
-# The clocks of a released stream, row by row: progress, event clock, and how wrong they may be.
-
-
 NOTHING: Final = -(2**63) + 1
-"""The horizon while there is none; what was purged has expired even against that."""
+"""The horizon before any progress; even what was purged has expired against it."""
 COMPARED: Final = 3
-"""So many uncertain comparisons may lie between two events that bear on one match."""
+"""Largest number of uncertain comparisons between two events that affect one match."""
 _EARLIEST: Final = -(2**62)
 _NO_INTS: Final = np.empty(0, np.int64)
 
 
 class _Clocks(NamedTuple):
-    """At each row of a batch, and behind the last: progress, event clock, horizon, and how wrong
-    the clock of any source may be.
+    """At each row of a batch, and after the last: progress, event clock, horizon, and the error
+    bound of any source's clock.
     """
 
     frontier: np.ndarray
@@ -311,17 +308,17 @@ class _Clocks(NamedTuple):
     t_a: np.ndarray
 
     def rows(self, n: int) -> Ahead:
-        """What its ``n`` rows need."""
+        """Return the values for its ``n`` rows."""
         return Ahead(self.frontier[:n], self.horizon[:n], self.error[:n], self.t_a[:n])
 
 
 class StreamClocks(Restorable):
-    """Where the clocks stand between batches.
+    """The clocks of a stream between batches.
 
     Args:
-        types: whose promises are asked for: those of the queries' steps.
+        types: types whose promises are needed: those of the queries' steps.
         by_clock: events expire against the event clock (else against progress).
-        certainty: ``pairwise``; ``max-delay``: two times may be off by twice the largest
+        certainty: ``pairwise``; ``max-delay``: two times may differ in error by twice the largest
             uncertainty of an event so far; ``max-delay-r19``: by the site's largest delay.
     """
 
@@ -341,36 +338,36 @@ class StreamClocks(Restorable):
         self.horizon = NOTHING
         self._newest = LONG_AGO
         self.t_a = 0
-        """The site's largest delay, so far."""
+        """The site's largest delay so far."""
         self.bound = ClockBound()
         self._widest = 0
         """Twice the largest uncertainty of an event so far."""
         self._before = 0
-        """By how much clocks of events may have erred that were not synchronised yet [ns]."""
+        """Error bound of events of clocks that were not synchronised yet [ns]."""
         self.rows = 0
 
     @property
     def error(self) -> int:
-        """How wrong the clock of any source may be, up to the largest ref yet [ns]."""
+        """The error bound of any source's clock, up to the largest ref so far [ns]."""
         return int(self.bound.at(np.array([self._newest]))[0]) + self._before
 
     def ahead(self, released: Released) -> Ahead:
-        """Of a batch that is to come."""
+        """Return the values at the rows of the next batch."""
         return self._until_after(released, ends_of(released)).rows(released.n)
 
     def widest(self, released: Released) -> int:
-        """Twice the largest uncertainty that an event before a batch may have by its bound [ns]."""
+        """Return twice the largest possible uncertainty of an event before a batch [ns]."""
         return max(self._widest, 2 * int(released.bound.at(np.array([self._newest]))[0]))
 
     def _until_after(self, released: Released, ref: np.ndarray) -> _Clocks:
-        """The clocks at each row of a batch, and behind it."""
+        """Return the clocks at each row of a batch, and after it."""
         steps, status = released.progress, released.columns.get("status", _NO_INTS)
         moves = _and_behind(np.where(status == IN_ORDER, ref, LONG_AGO))
         np.maximum.at(moves, np.minimum(steps.row, released.n), steps.frontier)
         frontier = _running(self.frontier, moves)
         newest = _running(self._newest, _and_behind(ref))
         clock = newest if self._by_clock else frontier
-        # Errors that shrink towards the first sync were larger at events that are held.
+        # Errors that shrink towards the first sync were larger at buffered events.
         there = np.where(frontier == LONG_AGO, released.bound.until, frontier)
         before = _running(self._before, released.bound.before(there))
         error = released.bound.at(clock) + before
@@ -389,7 +386,7 @@ class StreamClocks(Restorable):
         return _Clocks(frontier, newest, _running(self.horizon, horizon), either, before, t_a)
 
     def advance(self, released: Released) -> Moved:
-        """The moves of a batch."""
+        """Process a batch; return the changes."""
         ref = ends_of(released)
         status, release = (released.columns.get(name, _NO_INTS) for name in ("status", "release"))
         steps, first = released.progress, self.rows
@@ -417,16 +414,16 @@ class StreamClocks(Restorable):
         return Moved(first, rows, now, received, closed, passed, self.horizon, self.t_a)
 
     def _less(self, received: StreamProgress, errors: int) -> StreamProgress:
-        """``received`` less so many clocks' errors."""
+        """Return ``received`` minus the errors of this many clocks."""
         promised = {name: self._shorter(of, errors) for name, of in received.promised.items()}
         return StreamProgress(self._shorter(received.clock, errors), promised)
 
     def _shorter(self, steps: Steps, errors: int) -> Steps:
-        # Later times err by more, but by far less than they are later: values still ascend.
+        # Later times err by more, but by far less than their distance: values still ascend.
         error = self.bound.at(steps.value) * errors
         if self._by_delay:
             error = np.maximum(2 * self.bound.at(steps.value), self.t_a)
-        # What lies where an error ends may lie before it; only beyond that there is no doubt.
+        # At the end of an error the order is still uncertain; only beyond it is it certain.
         error += error > 0
         left = np.maximum(steps.value, _EARLIEST) - error
         return replace(steps, value=np.where(steps.value < _EARLIEST, steps.value, left))
@@ -438,12 +435,12 @@ class StreamClocks(Restorable):
 
 
 def _and_behind(values: np.ndarray) -> np.ndarray:
-    """``values``, and the last of them once more: nothing else is known behind a batch yet."""
+    """Return ``values`` and the last one again, for the place after the batch."""
     return np.append(values, values[-1] if len(values) else LONG_AGO)
 
 
 def _running(before: int, values: np.ndarray) -> np.ndarray:
-    """The largest so far, ``before`` included; perhaps ``values`` themselves."""
+    """Return the running maximum, including ``before``; possibly ``values`` itself."""
     if len(values) and before <= values[0] and bool((values[1:] >= values[:-1]).all()):
         return values
     return np.maximum.accumulate(np.concatenate(([before], values)))[1:]
