@@ -343,7 +343,7 @@ def _members(objects: pa.StructArray, within: pa.Schema) -> dict[str, pa.Array]:
         if pa.types.is_struct(values.type):
             values = _pairs(values)
         value_type = field.type.value_type if pa.types.is_list(field.type) else field.type
-        # As JSON's readers do: a whole number of many digits among fractions is rounded.
+        # As JSON readers do: a long integer among fractions is rounded.
         made[field.name] = values.cast(field.type, safe=not pa.types.is_floating(value_type))
     return made
 

@@ -1,5 +1,5 @@
-"""What a constraint makes certain of a pattern before the pattern is complete (L10 3.2): the
-languages of both, as automata over one alphabet, and their product.
+"""Decides early, by a constraint, whether a trace will match a pattern (L10 3.2): the languages of
+both, as automata over one alphabet, and their product.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from slackwater.engine.query.plan import OrPlan, Part, Predicate, SeqPlan, Step
 from slackwater.engine.query.render import quote, render_predicate, render_regular
 from slackwater.engine.query.shape import whole_pattern
 
-# What an automaton reads: an event's type, and which of the guards on its type are true of it.
+# Symbols of the automata: an event's type, and which of the guards on its type are true.
 #
-# Source: L10 3.2.4, which splits a type by a predicate and its opposite. Here each type has a
-# symbol for every combination of truth values of its guards that can occur.
+# Source: L10 3.2.4, which splits a type by a predicate and its negation. Here each type has a
+# symbol for every possible combination of truth values of its guards.
 
 
 MAX_GUARDS: Final = 6
-"""On one type; n of them make up to 2**n symbols."""
+"""Most guards on one type; n guards make up to 2**n symbols."""
 IGNORED: Final = -1
 """The symbol of events of other types: neither constraint nor pattern names them."""
 
@@ -100,11 +100,11 @@ class Alphabet:
 
     @property
     def every(self) -> int:
-        """All symbols, a bit a symbol."""
+        """All symbols, as a bit set."""
         return (1 << self.size) - 1
 
     def symbols(self, event_type: str, guard: Predicate | None) -> int:
-        """Those of events of the type for which ``guard`` is true, a bit a symbol."""
+        """Return the symbols of events of the type for which ``guard`` is true, as a bit set."""
         place = None if guard is None else self.guards[event_type].index(guard)
         return sum(
             1 << symbol
@@ -131,7 +131,7 @@ class Alphabet:
     def _guarded(
         self, event_type: str, guards: list[Predicate], rows: np.ndarray, released: Released
     ) -> np.ndarray:
-        """Symbols of ``rows``, which are of the type."""
+        """Return the symbols of ``rows``, which have this type."""
         columns = {name: column[rows] for name, column in released.columns.items()}
         view = View.of(columns, released.attr_types, released.strings)
         combination = np.zeros(len(rows), np.int64)
@@ -141,7 +141,7 @@ class Alphabet:
         return np.asarray(self._lookup(event_type, len(guards))[combination])
 
     def _lookup(self, event_type: str, guards: int) -> np.ndarray:
-        """Symbols by the number that the guards' truth values make."""
+        """Return the symbols by the bits of the guards' truth values."""
         lookup = np.full(1 << guards, IGNORED, np.int32)
         for (known, truths), symbol in self._symbol.items():
             if known == event_type:
@@ -173,7 +173,7 @@ def _name(event_type: str, truths: tuple[bool, ...]) -> str:
 
 
 class Gap(Struct, frozen=True):
-    """Between two parts of a pattern: none of ``forbidden`` occurs."""
+    """A gap between two parts of a pattern, in which no event of ``forbidden`` may occur."""
 
     forbidden: tuple[Occurrence, ...]
 
@@ -203,7 +203,7 @@ def _of_part(plan: SeqPlan, part: Part) -> Any:
 
 
 def _joined(op: str, parts: Iterable[Any]) -> Any:
-    """A group without groups of its own kind, and one part as itself."""
+    """Return a flat group without nested groups of its kind; a single part is returned itself."""
     flat: list[Any] = []
     for part in parts:
         same = part == _NOTHING or (isinstance(part, RegularGroup) and part.op == op)
@@ -212,13 +212,13 @@ def _joined(op: str, parts: Iterable[Any]) -> Any:
 
 
 class _Derivatives:
-    """What is left of expressions over one alphabet."""
+    """Partial derivatives of expressions over one alphabet."""
 
     def __init__(self, alphabet: Alphabet) -> None:
         self.alphabet, self.every = alphabet, alphabet.every
 
     def ends(self, asks: Any) -> bool:
-        """Whether it may ask for nothing more."""
+        """Whether the expression accepts the empty trace."""
         match asks:
             case Gap():
                 return True
@@ -229,7 +229,7 @@ class _Derivatives:
         return False
 
     def allows(self, asks: Any) -> int:
-        """The symbols that may be read elsewhere meanwhile, a bit a symbol."""
+        """Return the symbols that may occur elsewhere before it continues, as a bit set."""
         found = self.every
         if isinstance(asks, Gap):
             for each in asks.forbidden:
@@ -241,7 +241,7 @@ class _Derivatives:
         return found
 
     def moves(self, asks: Any) -> Iterator[tuple[int, Any]]:
-        """Symbols that it reads, and what it asks for then."""
+        """Yield symbols that the expression reads, as a bit set, and the rest after them."""
         match asks:
             case Occurrence(type=kind, where=where):
                 yield self.alphabet.symbols(kind, where), _NOTHING
@@ -331,11 +331,11 @@ OPEN: Final = 0
 SATISFIABLE: Final = 1
 UNSATISFIABLE: Final = 2
 START: Final = 0
-"""The state in which every trace begins."""
+"""The initial state of every trace."""
 STAYS: Final = -1
-"""An event does not change where the pattern's automaton is."""
+"""The event does not change the state of the pattern's automaton."""
 MAX_PAIRS: Final = 1 << 22
-"""Of a state of each automaton; bounds the memory of their product."""
+"""Largest number of state pairs; bounds the memory of the product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +366,7 @@ class Encoded:
 
     @property
     def static(self) -> int:
-        """What is known before any event."""
+        """The verdict before any event."""
         return int(self.verdict[START])
 
 
@@ -394,7 +394,7 @@ def dfa_product(constraint: Dfa, pattern: Dfa) -> tuple[Dfa, np.ndarray]:
 
 
 def _of_each(known: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """``known`` of each of the ``states``; False of DEAD."""
+    """Return ``known`` for each of the ``states``; False for DEAD."""
     return np.asarray(np.append(known, False)[states])
 
 
@@ -446,7 +446,7 @@ _UNDER: Final = re.compile(r"\bUNDER\s+CONSTRAINT\s+\S+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Automata:
-    """Of a plan: its symbols, the constraint's automaton, the pattern's, and what both tell."""
+    """The automata of a plan: alphabet, constraint, pattern, and their encoded product."""
 
     alphabet: Alphabet
     constraint: Dfa
@@ -485,15 +485,15 @@ def automata_of(plan: MonitorPlan) -> Automata:
 
 
 def place_of_constraint(plan: MonitorPlan) -> Span:
-    """Where the query names its constraint."""
+    """Return the place of the constraint's name in the query."""
     found = _UNDER.search(plan.text)
     return found.span() if found else (0, len(plan.text))
 
 
-# What a constraint leaves no room for, known before any event, with its place in the query.
+# Steps that a constraint excludes, known before any event, with their places in the query.
 #
-# Such a step is no error: a trace that has broken its constraint is watched for the match all the
-# same. Most often, though, it is a slip of the pen in a type.
+# Such a step is no error: a trace that violates its constraint is still checked for the match. Most
+# often, though, a type is misspelt.
 
 
 def excluded(plan: MonitorPlan) -> list[str]:
@@ -509,7 +509,7 @@ def excluded(plan: MonitorPlan) -> list[str]:
     never = automata.encoded.static == UNSATISFIABLE
     so = "no trace that keeps to it has a match" if never else "the alternative with it never is"
     found = []
-    # What may not occur does no harm.
+    # Negated steps are no problem.
     steps = [step for branch in plan.pattern.branches for step in branch.steps if not step.negated]
     for step in dict.fromkeys(steps):
         of_type = automata.alphabet.symbols(step.type, None)
@@ -534,7 +534,7 @@ def excluded(plan: MonitorPlan) -> list[str]:
 
 
 def _place(text: str, step: Step) -> Span:
-    """The step's type, where the query names it first with this alias."""
+    """Return the place of the step's type, where the query first names it with this alias."""
     kind, alias = re.escape(step.type), re.escape(step.alias)
     for form in (rf"""(?<!\w)["'`]?({kind})["'`]?\s+{alias}(?!\w)""", rf"(?<!\w)({kind})(?!\w)"):
         if found := re.search(form, text):
@@ -542,7 +542,7 @@ def _place(text: str, step: Step) -> Span:
     return 0, len(text)
 
 
-# What EXPLAIN shows of a constraint: what it makes certain, in words and as a chart.
+# EXPLAIN of a constraint: its consequences, in words and as a chart.
 
 
 _STATIC: Final = {
@@ -552,7 +552,7 @@ _STATIC: Final = {
 }
 _CLASS: Final = {OPEN: "open", SATISFIABLE: "alert", UNSATISFIABLE: "cleared"}
 _DRAWN: Final = 60
-"""States; larger charts show nobody anything."""
+"""Largest number of states in a chart."""
 
 
 def monitor_sections(plan: MonitorPlan) -> Iterator[tuple[str, list[str]]]:
@@ -588,9 +588,9 @@ def monitor_sections(plan: MonitorPlan) -> Iterator[tuple[str, list[str]]]:
 
 
 def mermaid(automata: Automata) -> Iterator[str]:
-    """The states that a trace may be in, and the events that lead on, as a Mermaid state diagram.
+    """Yield a Mermaid state diagram of the states of a trace and the events that change them.
 
-    Broken traces are one state, ``violation``; events that change nothing are left out.
+    Traces that violate the constraint are one state, ``violation``.
     """
     both, names = automata.encoded, automata.alphabet.names
     yield "stateDiagram-v2"

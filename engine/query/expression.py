@@ -42,14 +42,12 @@ from slackwater.engine.query.values import (
     present,
 )
 
-# Evaluates a plan's predicates and expressions on whole columns.
+# As in SQL, a comparison with null (absent, or NaN) is unknown, and so is its NOT; AND and OR are
+# three-valued, and a condition holds where it is true.
 #
-# As in SQL, a comparison with null (absent, or a NaN) is neither true nor false, nor is NOT of it;
-# AND and OR take it so, and a condition holds where it is true.
-#
-# Integers stay int64: beyond 2**53 they are compared exactly, with floats too; a result outside
-# int64 is null, and so is a division by zero. Text is compared by code for equality and by its
-# characters' code points for order. A comparison of text with a number is as one with null.
+# Integers stay int64: beyond 2**53 they are compared exactly, also with floats; a result beyond
+# int64 is null, and so is a division by zero. Texts are compared by code for equality and by code
+# points for order. A comparison of text with a number is unknown.
 
 
 Bools = np.ndarray
@@ -59,8 +57,8 @@ ValidOf = Callable[[str], "np.ndarray | None"]
 class View(Struct, frozen=True):
     """The columns of some events, as in ``engine.core.released.Released``.
 
-    ``valid_of`` gives an own attribute's bool mask, or None when every event has it. Arrays may
-    have any shapes that broadcast against one another.
+    ``valid_of`` returns an attribute's bool mask, or None if every event has it. Arrays may have
+    any shapes that broadcast together.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -68,13 +66,13 @@ class View(Struct, frozen=True):
     attr_types: Mapping[str, str]
     strings: Strings
     absent: bool = False
-    """There are no such events: all of their values are null."""
+    """Whether there are no such events: all values are null."""
 
     @classmethod
     def of(
         cls, columns: Mapping[str, np.ndarray], attr_types: Mapping[str, str], strings: Strings
     ) -> View:
-        """A view whose masks are the columns ``valid.NAME``."""
+        """Return a view whose masks are the columns ``valid.NAME``."""
         return cls(columns, lambda name: columns.get("valid." + name), attr_types, strings)
 
 
@@ -85,14 +83,14 @@ def mask(
     attr_types: Mapping[str, str],
     strings: Strings,
 ) -> Bools:
-    """Where ``predicate`` is true; aliases are not looked at.
+    """Return where ``predicate`` is true; aliases are ignored.
 
     Args:
         predicate: of one step, or of a SELECT.
         columns: 1-d arrays of n events, at least one.
-        valid_of: an own attribute's bool mask, or None when every event has it.
-        attr_types: ``int float bool str`` by own attribute.
-        strings: what the codes in ``columns`` mean.
+        valid_of: returns an attribute's bool mask, or None if every event has it.
+        attr_types: ``int float bool str`` by attribute.
+        strings: table of the codes in ``columns``.
 
     Returns:
         bool array of shape (n,).
@@ -115,7 +113,7 @@ def view_mask(predicate: Predicate, view: View, rows: int) -> Bools:
 
 
 def may_be(predicate: Predicate, view: View, rows: int, *, truth: bool = True) -> Bools:
-    """Where ``predicate`` is ``truth`` for some values of what clocks may have made another value
+    """Return where ``predicate`` is ``truth`` for some values that clock errors allow
     (``engine.core.columns.VARIES_PREFIX``); bool array of shape (rows,).
     """
     match predicate:
@@ -133,7 +131,7 @@ def may_be(predicate: Predicate, view: View, rows: int, *, truth: bool = True) -
 def _perhaps(
     predicate: Predicate, columns: Mapping[str, np.ndarray], rows: int, *, truth: bool
 ) -> Bools:
-    """Where clocks may have made ``predicate``, which joins no conditions, ``truth``."""
+    """Return where clock errors may make ``predicate`` (without AND, OR, NOT) ``truth``."""
     read = [each.name.removeprefix(ATTR_PREFIX) for each in attributes_in(predicate)]
     varies = np.zeros(rows, np.bool_)
     for name in read:
@@ -171,19 +169,19 @@ def join_mask(predicate: Predicate, views: Mapping[str, View]) -> Bools:
 
 
 def join_value(expression: Expression, views: Mapping[str, View]) -> Value:
-    """The values of ``expression``, which names the aliases of ``views``, as in ``join_mask``."""
+    """Return the values of ``expression`` over the aliases of ``views``, as in ``join_mask``."""
     with np.errstate(all="ignore"):
         return _value(expression, _by_alias(views))
 
 
 def view_value(expression: Expression, view: View) -> Value:
-    """The values of ``expression``, which names no aliases, of the rows of ``view``."""
+    """Return the values of ``expression``, without aliases, for the rows of ``view``."""
     with np.errstate(all="ignore"):
         return _value(expression, _Views(lambda _alias: view, view.strings))
 
 
 class _Views(NamedTuple):
-    """The columns by alias (None: of a predicate without aliases), and their string table."""
+    """Views by alias (None: predicates without aliases), and their string table."""
 
     view_of: Callable[[str | None], View]
     strings: Strings
@@ -199,7 +197,7 @@ def _by_alias(views: Mapping[str, View]) -> _Views:
 
 
 def _where(predicate: Predicate, env: _Views, *, truth: bool = True) -> Bools:
-    """Where ``predicate`` is ``truth``."""
+    """Return where ``predicate`` is ``truth``."""
     match predicate:
         case Logic(op="not", terms=(term,)):
             return _where(term, env, truth=not truth)
@@ -280,7 +278,7 @@ def column(name: str, view: View) -> Value:
     return Value("float", values.astype(np.float64, copy=False), valid)
 
 
-# The values that RETURN computes from whole matches, on columns.
+# Values that RETURN computes from matches.
 
 
 def computed_values(plan: SeqPlan, views: Mapping[str, View], n: int) -> dict[str, Value]:
@@ -305,7 +303,7 @@ def computed_values(plan: SeqPlan, views: Mapping[str, View], n: int) -> dict[st
         value = join_value(one.expression, views)
         data, valid = value.data, value.valid
         if value.kind == "float" and not bool(np.isfinite(data).all()):
-            # JSON has no sign for what left the floats' range, and nobody a use for it.
+            # JSON cannot represent values beyond the range of floats.
             valid = np.isfinite(data) if valid is None else valid & np.isfinite(data)
         if value.kind != "null":
             data = np.broadcast_to(data, (n,))
@@ -315,7 +313,7 @@ def computed_values(plan: SeqPlan, views: Mapping[str, View], n: int) -> dict[st
 
 
 def python_values(value: Value, n: int, strings: Strings) -> list[Any]:
-    """``value`` of n matches as int, float, str or None, as a result's record shows it."""
+    """Return ``value`` of n matches as int, float, str or None, as in a result."""
     if value.kind == "null":
         return [None] * n
     data = value.data.tolist()

@@ -1,8 +1,8 @@
-"""Failures of a chain's queries: one that fails is set aside, and the others go on.
+"""Failures of a chain's queries: a failed query is set aside, and the others continue.
 
-A pass over a log ends with the first failure. A live engine must not: what one device sends would
-end the answers about all others. There a failed query of a site gives no more results until the
-query or the program changes, or somebody asks for another try (``engine.output.run_writer``).
+A pass over a log ends with the first failure. A live engine must not, as the data of one device
+would end the answers about all others. There a failed query of a site gives no more results until
+the query or the program changes, or the user asks for a retry (``engine.output.run_writer``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slackwater.engine.query.results_as_events import sources_of
 
 
 class QueryFailure(Struct, frozen=True):
-    """``trace``: the traceback of a fault of the program; empty: the events are at fault."""
+    """``trace``: the traceback of a program fault; empty: the events are invalid."""
 
     query: str
     reason: str
@@ -30,12 +30,12 @@ class QueryFailure(Struct, frozen=True):
 
 
 class QueryFailures:
-    """Of the queries of one chain, by their numbers.
+    """The failures of one chain's queries, by number.
 
     Args:
-        plans: of all queries.
-        operators: of these; one that fails is replaced, so that its memory is free.
-        isolate: whether others go on; False: a failure is raised.
+        plans: plans of all queries.
+        operators: their operators; a failed one is replaced, which frees its memory.
+        isolate: whether the other queries continue; False: failures are raised.
     """
 
     def __init__(self, plans: Sequence[Plan], operators: list[Operator], *, isolate: bool) -> None:
@@ -43,14 +43,14 @@ class QueryFailures:
         self._operators = operators
         self.isolate = isolate
         self.reasons: dict[int, str] = {}
-        """By number, of all that have failed."""
+        """Reason of each failed query, by number."""
         self._new: list[QueryFailure] = []
 
     def run(self, number: int, call: Callable[[], Sequence[Result] | None]) -> Sequence[Result]:
-        """What ``call`` gives for a query that has not failed; nothing if it fails now.
+        """Return the result of ``call``; empty if the query has failed or fails now.
 
         Raises:
-            OSError: of the disk, which no query is to blame for.
+            OSError: a disk error, which is not the query's fault.
         """
         if not self.isolate:
             return call() or ()
@@ -65,7 +65,7 @@ class QueryFailures:
             return ()
 
     def fail(self, number: int, error: Exception) -> None:
-        """The query has failed, and with it those that read its results."""
+        """Mark the query as failed, and those that read its results."""
         if isinstance(error, SlackwaterError):
             self._fail(number, str(error), "")
         else:
@@ -73,17 +73,17 @@ class QueryFailures:
             self._fail(number, reason, "".join(traceback.format_exception(error)))
 
     def fail_all(self, error: Exception) -> None:
-        """All queries have failed, as the site's events cannot be read or ordered."""
+        """Mark all queries as failed, as the site's events cannot be read or ordered."""
         for number in range(len(self._plans)):
             self.fail(number, error)
 
     def take(self) -> list[QueryFailure]:
-        """Those since the last call."""
+        """Return the failures since the last call."""
         new, self._new = self._new, []
         return new
 
     def operator_states(self) -> list[dict[str, Any]]:
-        """Snapshots of all operators; it takes memory, and one may fail for want of it."""
+        """Return snapshots of all operators; a query fails if its snapshot does."""
         found: list[dict[str, Any]] = []
         for number, operator in enumerate(self._operators):
             try:
@@ -96,11 +96,11 @@ class QueryFailures:
         return found
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data; of operators take theirs before."""
+        """Return plain data; call ``operator_states`` first."""
         return {"reasons": dict(self.reasons), "new": [structs.asdict(each) for each in self._new]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot, before operators do."""
+        """Restore a snapshot, before the operators are restored."""
         self._new = [QueryFailure(**each) for each in state["new"]]
         for number, reason in state["reasons"].items():
             self._replace(number, reason)
@@ -121,18 +121,18 @@ class QueryFailures:
 
 
 def _read_by(plan: Plan) -> set[str]:
-    """Names of the queries whose results decide those of ``plan``."""
+    """Return the names of the queries whose results affect those of ``plan``."""
     checks = checks_of(plan)
     looked_up = {lookup.query for lookup in checks.lookups} if checks is not None else set()
     return {source.name for source in sources_of(plan)} | {name for name in looked_up if name}
 
 
 class FailedOperator(Restorable):
-    """In place of an operator that has failed: reads and gives nothing."""
+    """Replaces a failed operator: reads nothing and gives no results."""
 
     def __init__(self, former: Operator) -> None:
         self.types = former.types
-        """As before: others share the clocks of its stream."""
+        """Unchanged, as other operators share the clocks of its stream."""
         self.takes_halves = bool(getattr(former, "takes_halves", False))
 
     def required_columns(self) -> set[str]:

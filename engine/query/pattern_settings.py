@@ -1,6 +1,6 @@
-"""Settings of patterns: when events are dropped, and how matches are searched for.
+"""Settings of patterns: the purge of events, and the search for matches.
 
-Light to load, as every chain has these settings.
+This module imports little, as every chain has these settings.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from slackwater.engine.query.joins import COST, IBP
 
 PURGES: Final = ("late", "slack", "promises")
 MATCHES_MAX: Final = 200_000
-"""Matches that one event may complete or change."""
+"""Largest number of matches that one event may complete or change."""
 MATCHES_TOGETHER: Final = 5
-"""Times as many may the events of one call, or a barrier hold back: of some 500 bytes each."""
+"""Factor of ``MATCHES_MAX`` for the events of one call, and for a barrier (500 bytes per match)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeSettings:
-    """When events that matches may need are dropped.
+    """The purge of events that matches may need.
 
-    ``late``: once a row that is ``span_ns`` late cannot need them any more (None: 60 s or WITHIN,
+    ``late``: when no row that is up to ``span_ns`` late can need them (None: 60 s or WITHIN,
     whichever is longer). ``slack``: when ref + W + ``span_ns`` < event clock (L10 4.5, Alg. 9).
-    ``promises``: as ``late``, and whatever promises make useless (L09 Algorithms 1 and 2).
+    ``promises``: as ``late``, and when promises make them useless (L09 Algorithms 1 and 2).
     """
 
     name: str = "late"
     span_ns: int | None = None
 
     def of_pattern(self) -> dict[str, Any]:
-        """The fields of ``PatternSettings`` that say so."""
+        """Return the corresponding fields of ``PatternSettings``."""
         if self.name == "slack":
             return {"purge": self.name, "slack_ns": self.span_ns}
         return {"purge": self.name, "keep_late_ns": self.span_ns}
@@ -64,21 +64,21 @@ def parse_purge(text: str, time_unit: str = "ns") -> PurgeSettings:
     return PurgeSettings(name, span_ns)
 
 
-# What matchers of patterns keep, and how.
+# Settings of matchers.
 
 
 class Rule(StrEnum):
-    """Where the bound of a pair comes from."""
+    """The source of the error bound between two events."""
 
     PAIRWISE = "pairwise"
     MAX_DELAY = "max-delay"
-    """The largest uncertainty of an event so far, twice: T_a as SPEC 4.3 needs it."""
+    """Twice the largest uncertainty of an event so far: T_a as SPEC 4.3 needs it."""
     MAX_DELAY_R19 = "max-delay-r19"
-    """The site's largest delay of the moment (R19 Eq 3.16), without age: for R19's figures."""
+    """The site's current largest delay (R19 Eq 3.16), without age: for R19's figures."""
 
     @property
     def by_delay(self) -> bool:
-        """Whether one bound holds for all pairs."""
+        """Whether all pairs have one bound."""
         return self is not Rule.PAIRWISE
 
     @classmethod
@@ -89,15 +89,13 @@ class Rule(StrEnum):
 @dataclass(frozen=True, slots=True)
 class PatternSettings:
     """``certainty``: ``pairwise``, ``max-delay`` or ``max-delay-r19``. ``keep_late_ns``: how late
-    a row may be to find its partners; None means 60 s or WITHIN, whichever is longer.
-    ``buffer_warn``: events held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds
-    them).
-    ``purge`` and ``slack_ns`` (of ``slack``): see ``PurgeSettings``. Rows that
-    break the promise meant find what is left. ``divider``: what lies before the window is left
-    out by binary search (L10 Opt. 4.3), else by a test of each; same results. ``intervals``: how an
-    ISEQ is searched (``engine.query.joins``). ``joins``: in which order the steps of a
-    SEQ/PAL tree are found (``engine.query.joins``). ``matches_max``: as many may one
-    event complete or change; the events of one call, or the barrier hold back,
+    a row may be to find its partners; None: 60 s or WITHIN, whichever is longer. ``buffer_warn``:
+    number of buffered events beyond which ``beyond_limit`` counts (without WITHIN it is unbounded).
+    ``purge`` and ``slack_ns`` (of ``slack``): see ``PurgeSettings``; rows that break the assumption
+    find only what is left. ``divider``: events before the window are skipped by binary search (L10
+    Opt. 4.3), else tested one by one; same results. ``intervals``: search of an ISEQ, ``joins``:
+    order of steps of a SEQ/PAL tree (``engine.query.joins``). ``matches_max``: most matches that
+    one event may complete or change; for the events of one call, and for the barrier,
     ``MATCHES_TOGETHER`` times as many.
     """
 

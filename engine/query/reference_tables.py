@@ -1,7 +1,7 @@
-"""Reference tables: facts beside the stream, such as the room of each tag, which LOOKUP reads.
+"""Reference tables: static data, such as the room of each tag, which LOOKUP joins to events.
 
-A table is small and does not change while it is read. LOOKUP is a LEFT JOIN by a unique key: events
-get the table's columns as attributes before they are put in order, so no operator knows of tables.
+A table is small and does not change during a run. LOOKUP is a LEFT JOIN by a unique key: events get
+the table's columns as attributes before they are ordered, so operators need no tables.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from slackwater.engine.query.language.mistakes import QueryReader, closest, list
 
 
 ROWS_MAX: Final = 1_000_000
-"""Of a table: all of it is in memory, and on Spark it goes with the plan."""
+"""Limit of a table: it is in memory, and on Spark part of the plan."""
 _WHOLE: Final = 2.0**63
 
 
@@ -43,10 +43,10 @@ class _Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class ReferenceTable:
-    """A table by the ``name`` that queries use; equal ones have the same name and content.
+    """A table with the ``name`` that queries use; equal tables have the same name and content.
 
-    ``columns``: int64, float64, bool or text. ``source``: where it is from, for messages;
-    ``lines``: of its rows there, each called a ``unit``.
+    ``columns``: int64, float64, bool or text. ``source``: its origin, for messages; ``lines``: line
+    numbers of its rows, each called a ``unit``.
     """
 
     name: str
@@ -66,21 +66,21 @@ class ReferenceTable:
 
     @property
     def types(self) -> dict[str, str]:
-        """``int float bool str`` by column."""
+        """Type (``int float bool str``) of each column."""
         return {name: attribute_type(column.type) for name, column in self.columns.items()}
 
     def rows_of(self, key: str, values: pa.Array) -> np.ndarray:
-        """The row whose ``key`` has each of ``values``; -1: none."""
+        """Return the row for each of ``values`` in column ``key``; -1: none."""
         found = self.by_key(key)
         if isinstance(found, dict):
             return _rows_of_texts(found, values)
         return _rows_of_numbers(found, values)
 
     def by_key(self, key: str) -> dict[str, int] | _Numbers:
-        """Its rows by the column ``key``, which is text or a number.
+        """Return the rows by the column ``key``, which is text or a number.
 
         Raises:
-            UserError: two rows have the same; names their lines.
+            UserError: two rows have the same key; the message has their lines.
         """
         if key not in self._by_key:
             column = self.columns[key]
@@ -117,7 +117,7 @@ class ReferenceTable:
 
 
 Tables = Mapping[str, ReferenceTable]
-"""Those that queries may name, by name."""
+"""Reference tables by name."""
 NO_TABLES: Final[Tables] = {}
 
 
@@ -133,7 +133,7 @@ def _rows_of_texts(by_text: dict[str, int], values: pa.Array) -> np.ndarray:
 
 
 def _rows_of_numbers(by_number: _Numbers, values: pa.Array) -> np.ndarray:
-    """A whole number equals a fraction that is the same number, and no other."""
+    """Return rows by number; an integer equals a float of the same value only."""
     rows = np.full(len(values), -1)
     if attribute_type(values.type) not in ("int", "float") or not len(by_number.keys):
         return rows
@@ -153,19 +153,18 @@ def _rows_of_numbers(by_number: _Numbers, values: pa.Array) -> np.ndarray:
     return rows
 
 
-# What a plan looks up, and events with what they get of it.
+# The lookups of a plan, and events with the columns they add.
 
 
 _KEYS: Final = (r.SOURCE, r.STREAM, r.TYPE, r.SITE)
-"""Record fields by which a table may be looked up."""
+"""Record fields that may be lookup keys."""
 
 
 class TableLookup(Struct, frozen=True):
-    """``LOOKUP table alias ON step.attribute = alias.key``: events get the ``columns`` of
-    ``table`` as attributes ``alias.column``, null where no row has their ``attribute``.
+    """``LOOKUP table alias ON step.attribute = alias.key``: events get the ``columns`` of ``table``
+    as attributes ``alias.column``, null if no row has their ``attribute``.
 
-    ``step``: the one that the query looks up; None: any that it names. ``at``: where its text names
-    the attribute.
+    ``step``: the step of the lookup; None: any step. ``at``: place of the attribute in the text.
     """
 
     alias: str
@@ -178,12 +177,12 @@ class TableLookup(Struct, frozen=True):
 
     @property
     def types(self) -> dict[str, str]:
-        """Of the attributes that events get, by name."""
+        """Types of the added attributes, by name."""
         types = self.table.types
         return {f"{self.alias}.{column}": types[column] for column in self.columns}
 
     def event_keys(self, frame: Frame) -> pa.Array | None:
-        """The values of ``attribute`` of the frame's records; None: they have none."""
+        """Return the values of ``attribute`` in the frame's records; None: there are none."""
         is_attr, names = self.attribute not in _KEYS, frame.batch.schema.names
         name = ATTR_PREFIX + self.attribute.removeprefix(ATTR_PREFIX) if is_attr else self.attribute
         fixed = {r.SITE: frame.site, r.STREAM: r.DEFAULT_STREAM}
@@ -196,10 +195,10 @@ class TableLookup(Struct, frozen=True):
 
 
 def merge_lookups(lookups: Mapping[str, Sequence[TableLookup]]) -> tuple[TableLookup, ...]:
-    """All that the queries, by name, look up in one pass.
+    """Return the combined lookups of all queries (by name) of a pass.
 
     Raises:
-        UserError: one alias means two things.
+        UserError: an alias has two meanings.
     """
     found: dict[str, tuple[str, TableLookup]] = {}
     for query, each in ((query, each) for query, all_ in lookups.items() for each in all_):
@@ -221,13 +220,13 @@ def with_lookups(
     columns_read: set[str] | None,
     missed: Counter[str],
 ) -> Frame:
-    """The frame with columns of tables.
+    """Return the frame with columns of tables.
 
     Args:
-        frame: of a log.
-        lookups: of a pass.
-        columns_read: names of the columns that the pass reads; None: all.
-        missed: counts, by alias, the events whose key no row has.
+        frame: a frame of a log.
+        lookups: lookups of the pass.
+        columns_read: columns that the pass reads; None: all.
+        missed: counts events without a row for their key, by alias.
     """
     batch = frame.batch
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -249,7 +248,7 @@ def with_lookups(
     return Frame(frame.site, pa.RecordBatch.from_pydict(columns))
 
 
-# From LOOKUP in a query's text to what its plan looks up.
+# From LOOKUP in a query's text to the lookups of its plan.
 
 
 _TABLE_HINT: Final = (
@@ -260,11 +259,10 @@ _TABLE_HINT: Final = (
 def read_lookups(
     parsed: s.EventQuery | s.SelectQuery, text: str, tables: Tables
 ) -> tuple[s.EventQuery | s.SelectQuery, tuple[TableLookup, ...]]:
-    """The query without its LOOKUP clauses, whose columns it names as attributes of steps; and
-    what it looks up.
+    """Return the query without LOOKUP, with columns as attributes of steps; and the lookups.
 
     Raises:
-        UserError: a table, a column, a step or a condition is at fault, with its place.
+        UserError: a table, column, step or condition is invalid; the message has the place.
     """
     return _Lookups(parsed, text, tables).read()
 
@@ -322,7 +320,7 @@ class _Lookups(QueryReader):
         return TableLookup(alias.text, table, column, attribute, step, columns, event.at)
 
     def _sides(self, clause: s.LookupClause, alias: str) -> tuple[s.Reference, s.Reference]:
-        """The event's side of ON, and the table's."""
+        """Return the event's side of ON, and the table's."""
         node = clause.on
         if isinstance(node, s.Operation) and node.op == "=":
             first, second = node.parts
@@ -353,7 +351,7 @@ class _Lookups(QueryReader):
             raise self.refuse(before[0].at, message, f"leave out {before[0].text}.")
 
     def _column(self, names: Sequence[s.Name], table: ReferenceTable) -> str:
-        """The column that is called so; one of an object in an object has points in its name."""
+        """Return the column's name; columns of nested objects have dots in their names."""
         name, at = ".".join(each.text for each in names), (names[0].at[0], names[-1].at[1])
         if name not in table.columns:
             hint = or_meant(f"{table.source} has {listed(table.columns)}", name, table.columns)
@@ -361,7 +359,7 @@ class _Lookups(QueryReader):
         return name
 
     def _named(self, node: Any) -> Any:
-        """``node`` of a syntax tree with columns as attributes of the steps that they are of."""
+        """Return ``node`` of a syntax tree with columns replaced by attributes of steps."""
         if isinstance(node, s.Reference):
             return self._reference(node)
         if not isinstance(node, tuple):
@@ -372,7 +370,7 @@ class _Lookups(QueryReader):
     def _reference(self, reference: s.Reference) -> s.Reference:
         *before, last = reference.parts
         alias, dot, column = last.text.partition(".")
-        if dot and alias in self.found:  # as plans have them
+        if dot and alias in self.found:  # the form in plans
             last = s.Name(column, last.at)
             before.append(s.Name(alias, last.at))
         parts = (*before, last)
@@ -402,7 +400,7 @@ def _is_of(node: s.Node, alias: str) -> TypeGuard[s.Reference]:
 
 
 def _owners(parsed: s.EventQuery | s.SelectQuery) -> Iterator[str]:
-    """What may stand before the name of an attribute."""
+    """Yield the qualifiers that may precede an attribute."""
     for node in s.walk(parsed.pattern if isinstance(parsed, s.EventQuery) else parsed):
         match node:
             case s.StepNode(type=name, alias=alias) | s.JoinSide(stream=name, alias=alias):

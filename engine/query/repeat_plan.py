@@ -14,64 +14,66 @@ from slackwater.engine.query.clock_sensitivity import is_clocked
 from slackwater.engine.query.fields import attributes_in, attributes_of
 from slackwater.engine.query.plan import Attribute, Comparison, Predicate, SeqPlan, Step
 
-# The plan of a pattern whose steps repeat, or of whose matches only some are asked for.
+# The plan of a pattern with repeated steps or a restricted choice of matches.
 #
-# What a condition says of a step that repeats is an attribute whose alias ends in a role: which of
-# the step's events is meant, or what is made of all of them.
+# A condition on a repeated step uses an attribute whose alias ends with a role: one of the step's
+# events, or an aggregate over all of them.
 
 
 ROLE: Final = "\1"
-"""Between an alias and a role; no query can write such a name."""
+"""Separates alias and role; no query can contain such a name."""
 EACH: Final = "i"
-"""Roles: the condition applies to each event,"""
+"""Role: each event of the step."""
 BEFORE: Final = "i-1"
-"""the event of the step before that one,"""
+"""Role: the event of the step before the current one."""
 FIRST: Final = "first"
 LAST: Final = "last"
 COUNT: Final = "count"
 COLLECTED: Final = ("count", "sum", "avg", "min", "max")
-"""and what is made of them all."""
+"""Roles: aggregates over all events of the step."""
 
 
 def with_role(alias: str, role: str) -> str:
-    """The alias of that role."""
+    """Return the alias with a role."""
     return f"{alias}{ROLE}{role}"
 
 
 def step_and_role(alias: str | None) -> tuple[str, str]:
-    """A step's alias, and the role behind it; empty: the event itself."""
+    """Return a step's alias and its role; an empty role is the event itself."""
     step, _, role = str(alias).partition(ROLE)
     return step, role
 
 
 class Contiguity(StrEnum):
-    """What may lie between two neighbours of a match, besides what a negated step forbids."""
+    """Events allowed between two neighbours of a match, in addition to negated steps."""
 
     ANY = "any"
-    """Anything (skip till any match)."""
+    """Any events (skip till any match)."""
     NEXT = "next"
-    """Nothing that could have been the later one's in its place (skip till next match)."""
+    """No event that could match in place of the later neighbour (skip till next match)."""
     STRICT = "strict"
-    """Nothing of their partition (strict contiguity; with PARTITION BY partition contiguity)."""
+    """No event of the partition (strict contiguity; with PARTITION BY partition contiguity)."""
 
 
 class Skip(StrEnum):
-    """Which matches are left out because of another one of their partition."""
+    """Matches that are dropped because of another match of their partition."""
 
     NONE = ""
     PAST_LAST = "past last event"
-    """Those that begin before it has ended."""
+    """Matches that begin before the other one has ended."""
     TO_NEXT = "to next"
-    """Those that begin with the same event."""
+    """Matches that begin with the same event."""
 
 
 TIMES: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-"""Signs for: at least and at most so many times."""
+"""Least and most repetitions, by sign."""
 
 
 class Often(Struct, frozen=True):
-    """How often a step occurs: ``least`` to ``most`` times (None: any number). ``until``: an event
-    of which this holds (attributes have the step's alias) ends it, and is none of the step's.
+    """Repetitions of a step: ``least`` to ``most`` (None: unbounded).
+
+    ``until``: an event that satisfies it (attributes have the step's alias) ends the repetition and
+    does not belong to the step.
     """
 
     least: int = 1
@@ -80,17 +82,16 @@ class Often(Struct, frozen=True):
 
     @property
     def repeats(self) -> bool:
-        """Whether it may have several events."""
+        """Whether the step may have several events."""
         return self.most != 1
 
 
 class RepeatPlan(SeqPlan, frozen=True):
-    """``EVENT SEQ(A a, B+ b[], C c) ...``: a ``SeqPlan`` whose ``pattern`` is None, and more.
+    """``EVENT SEQ(A a, B+ b[], C c) ...``: a ``SeqPlan`` without ``pattern``, with repetition.
 
-    ``often``: by step. ``partition``: attributes that split events first: all events of a
-    match are in one partition. ``others``: aliases may have roles. ``limit``: of the matches
-    with the same last event so many, the earliest; None: all. ``sources``: the streams that it is
-    asked of; empty: all.
+    ``often``: by step. ``partition``: attributes that partition events; a match is in one
+    partition. ``others``: aliases may have roles. ``limit``: number of matches with the same last
+    event, earliest first; None: all. ``sources``: the streams that it reads; empty: all.
     """
 
     often: tuple[Often, ...] = ()
@@ -111,19 +112,19 @@ class RepeatPlan(SeqPlan, frozen=True):
 
     @property
     def unbounded(self) -> bool:
-        """Whether the matches may double with each event of a step."""
+        """Whether the number of matches may double with each event of a step."""
         repeats = any(often.most is None or often.most > 2 for often in self.often)
         return repeats and self.contiguity is Contiguity.ANY and not self.chooses
 
     @property
     def chooses(self) -> bool:
-        """Whether a match may be left out because of another one."""
+        """Whether a match may be dropped because of another one."""
         return self.skip is not Skip.NONE or self.limit is not None
 
     @property
     def ambiguous(self) -> bool:
-        """Whether the same events may be its steps in several ways: two steps vary, and one event
-        may be either of two steps between which none must occur.
+        """Whether the same events may match the steps in several ways: two steps have a variable
+        number of events, and one event fits two steps with only optional steps between them.
         """
         steps = [
             (step, often) for step, often in zip(self.steps, self.often, strict=True)
@@ -139,12 +140,12 @@ class RepeatPlan(SeqPlan, frozen=True):
 
     @property
     def shows_steps(self) -> bool:
-        """Whether a result says which of its events are which step."""
+        """Whether a result shows which events belong to which step."""
         return bool(self.computed or self.returns)
 
 
 def as_repetition(plan: object) -> RepeatPlan | None:
-    """``plan``, if its steps repeat."""
+    """Return ``plan`` if its steps repeat, else None."""
     return plan if isinstance(plan, RepeatPlan) else None
 
 
@@ -162,7 +163,7 @@ def _of_repetition(plan: RepeatPlan) -> Iterator[Attribute]:
 
 
 def compares_others(plan: SeqPlan) -> bool:
-    """Whether events that are no part of a match of ``plan``, of any source, may rule it out."""
+    """Whether events of any source outside a match of ``plan`` may invalidate it."""
     if isinstance(plan, RepeatPlan):
         if "source" in plan.partition:
             return False
@@ -174,7 +175,7 @@ def compares_others(plan: SeqPlan) -> bool:
 
 
 def _tied(plan: SeqPlan) -> set[str]:
-    """Steps whose source must be that of another one."""
+    """Return the steps whose source must equal that of another step."""
     pairs = [[a for a in group if a.name == "source"] for group in plan.equalities]
     for other in plan.others:
         match other:
@@ -184,19 +185,19 @@ def _tied(plan: SeqPlan) -> set[str]:
     return {step_and_role(each.alias)[0] for pair in pairs if len(pair) > 1 for each in pair}
 
 
-# Which attributes a pattern's conditions ask to be equal in all of its steps.
+# Attributes that conditions require to be equal in all steps of a pattern.
 
 
 def partitioned(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...]]:
-    """The attributes that partition events, and the remaining conditions.
+    """Return the attributes that partition events, and the remaining conditions.
 
-    Besides those of PARTITION BY an attribute that WHERE asks to be equal in all steps; but for
-    STRICT, which looks at the events of other partitions, too.
+    In addition to PARTITION BY these are attributes that WHERE requires to be equal in all steps,
+    except with STRICT, which considers events of other partitions, too.
     """
     if plan.contiguity is Contiguity.STRICT or len(plan.steps) < 2:
         return plan.partition, plan.others
-    # Steps that must occur hold together what is equal; one that may be missing or is negated must
-    # be equal to one of those, as it may not be there to stand between two others.
+    # Required steps must be connected by equalities; an optional or negated step must equal a
+    # required one, as it may be absent and cannot connect others.
     needed = {
         step.alias for step, often in zip(plan.steps, plan.often, strict=True)
         if not step.negated and often.least
@@ -221,7 +222,7 @@ def partitioned(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...
 
 
 def _equal(others: tuple[Predicate, ...]) -> Iterator[tuple[str, str, str]]:
-    """What ``others`` ask to be equal: an attribute, and the aliases of two steps."""
+    """Yield the equalities in ``others``: an attribute, and the aliases of two steps."""
     for other in others:
         match other:
             case Comparison(op="=", left=Attribute() as left, right=Attribute() as right):

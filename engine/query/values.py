@@ -1,4 +1,4 @@
-"""Columns of values with null, what is calculated with them, and the functions of the language."""
+"""Columns of values with null, arithmetic on them, and the functions of the language."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 from slackwater.engine.core.released import Strings
 from slackwater.engine.query.plan import MIRRORED
 
-# Columns of values with null: comparing them and calculating with them.
+# Columns of values with null: comparisons and arithmetic.
 
 
 COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -22,7 +22,7 @@ COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _EXACT: Final = 2**53
-"""Every integer up to this size is a float64."""
+"""Integers up to this size are exact as float64."""
 _SAFE: Final = 2.0**62
 _MIN: Final = -(2**63)
 _NOWHERE: Final = np.zeros((), np.bool_)
@@ -51,7 +51,7 @@ NULL: Final = Value("null", None, None)
 
 
 def compare(op: str, left: Value, right: Value, strings: Strings | None) -> np.ndarray:
-    """Where ``left op right``; nowhere if a side is null."""
+    """Return where ``left op right`` is true; false if a side is null."""
     if "null" in {left.kind, right.kind} or (left.kind == "str") != (right.kind == "str"):
         return _NOWHERE
     if left.kind == "str":
@@ -76,7 +76,7 @@ def is_in(
     *,
     truth: bool = True,
 ) -> np.ndarray:
-    """Where ``item IN constants``, or where it is not; nowhere if the item is null."""
+    """Return where ``item IN constants`` is ``truth``; false if the item is null."""
     if item.kind == "int" and all(isinstance(constant, int) for constant in constants):
         numbers = np.array([int(constant) for constant in constants], np.int64)
         found = np.isin(item.data, numbers, invert=not truth)
@@ -95,7 +95,7 @@ def is_in(
 
 
 def present(value: Value) -> np.ndarray:
-    """Where it is not null; a NaN is."""
+    """Return where the value is not null; NaN counts as null."""
     if value.kind == "null":
         return _NOWHERE
     there = np.ones((), np.bool_) if value.valid is None else value.valid
@@ -105,9 +105,9 @@ def present(value: Value) -> np.ndarray:
 def choose(
     cases: Sequence[tuple[np.ndarray, Value]], otherwise: Value, strings: Strings | None
 ) -> Value:
-    """Of the first of ``cases`` whose mask is true, the value; ``otherwise`` where none is.
+    """Return the value of the first of ``cases`` whose mask is true, else ``otherwise``.
 
-    Numbers become floats where one is; beside text, what is none is null.
+    Numbers become floats if one of them is a float; among texts, other values become null.
     """
     values = [value for _, value in cases] + [otherwise]
     kinds = {value.kind for value in values}
@@ -122,7 +122,7 @@ def choose(
 
 
 def _as_kind(value: Value, kind: str, strings: Strings | None) -> tuple[np.ndarray, np.ndarray]:
-    """Data and mask of ``value`` as one of ``kind``."""
+    """Return data and mask of ``value`` converted to ``kind``."""
     dtype = {"str": np.int32, "float": np.float64, "int": np.int64}[kind]
     if value.kind == "null" or (value.kind == "str") != (kind == "str"):
         return np.full((), -1 if kind == "str" else 0, dtype), _NOWHERE  # no text has the code -1
@@ -133,9 +133,7 @@ def _as_kind(value: Value, kind: str, strings: Strings | None) -> tuple[np.ndarr
 
 
 def arithmetic(op: str, left: Value, right: Value) -> Value:
-    """``left op right``; null where a side is, where the result leaves int64, and of a zero after
-    ``/`` or ``%``.
-    """
+    """Return ``left op right``; null if a side is null, beyond int64, and for a zero divisor."""
     if not {left.kind, right.kind} <= {"int", "float"}:
         return NULL
     valid = both_valid(left.valid, right.valid)
@@ -153,7 +151,7 @@ def arithmetic(op: str, left: Value, right: Value) -> Value:
 
 
 def _remainder(left: Value, right: Value, valid: np.ndarray | None) -> Value:
-    """With the sign of ``left``, as in SQL; null of a zero on the right."""
+    """Return the remainder with the sign of ``left``, as in SQL; null for a zero divisor."""
     fine = right.data != 0
     divisor = np.where(fine, right.data, 1)
     kind = "int" if left.kind == right.kind == "int" else "float"
@@ -161,7 +159,7 @@ def _remainder(left: Value, right: Value, valid: np.ndarray | None) -> Value:
 
 
 def both_valid(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray | None:
-    """Where both masks are true; None = everywhere."""
+    """Return where both masks are true; None: everywhere."""
     if left is None or right is None:
         return right if left is None else left
     return np.asarray(left & right)
@@ -199,14 +197,14 @@ _FLOAT: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 
 def _largest(values: np.ndarray) -> float:
-    """Largest magnitude, as a float (rounded; callers leave a margin)."""
+    """Return the largest magnitude, as a float (rounded; callers leave a margin)."""
     if values.size == 0:
         return 0.0
     return max(abs(float(values.min())), abs(float(values.max())))
 
 
 def _compare_mixed(op: str, whole: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """``whole op real`` for int64 and float64, exactly; false where ``real`` is NaN."""
+    """Return ``whole op real`` for int64 and float64, exactly; false for NaN."""
     if _largest(whole) < _EXACT:
         found = COMPARE[op](whole, real)
         return np.asarray(found & ~np.isnan(real) if op == "!=" else found)
@@ -244,7 +242,7 @@ def _codes(data: np.ndarray | str, strings: Strings) -> np.ndarray:
 def _ranks(
     left: np.ndarray | str, right: np.ndarray | str, strings: Strings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Places of both sides' texts in their common order; sorts distinct texts, not events."""
+    """Return the ranks of both sides' texts in a common order; sorts distinct texts only."""
     sides = [_distinct(left, strings), _distinct(right, strings)]
     texts = sorted({text for words, _ in sides for text in words})
     place = {text: rank for rank, text in enumerate(texts)}
@@ -253,30 +251,30 @@ def _ranks(
 
 
 def _distinct(data: np.ndarray | str, strings: Strings) -> tuple[list[str], np.ndarray]:
-    """The distinct texts of one side (null as the empty text), and which one each event has."""
+    """Return the distinct texts of one side (null as an empty text), and each event's index."""
     if isinstance(data, str):
         return [data], np.zeros((), np.int64)
     codes, inverse = np.unique(data, return_inverse=True)
     return [strings.text(int(code)) or "" for code in codes], inverse.reshape(data.shape)
 
 
-# The functions of conditions and values: what they take, what they give, and their columns.
+# Functions in conditions and values.
 #
-# As in SQL, a function of null is null, but for ``coalesce``, ``least`` and ``greatest``, which
-# leave nulls out. ``round`` goes to the nearest, halves away from zero. Texts are handled once
-# each, not once per event. Fields of a time are of UTC, of nanoseconds since 1970.
+# As in SQL, a function of null is null, except ``coalesce``, ``least`` and ``greatest``, which skip
+# nulls. ``round`` rounds halves away from zero. Functions of texts run once per distinct text.
+# Fields of a time are in UTC, from ns since 1970.
 
 
 _NS_PER_DAY: Final = 86_400 * 10**9
 _UNIX_MONDAY: Final = 3
-"""Days from the Monday before to 1970-01-01, a Thursday."""
+"""Days from the last Monday to 1970-01-01, a Thursday."""
 Columns = Callable[[Sequence[Value], Strings], Value]
 
 
 class Function(Struct, frozen=True):
-    """``takes``: ``number``, ``time`` or ``text``; ``any``: values that compare with one another.
-    ``gives``: ``number`` or ``text``; ``same``: of the kind that it takes. ``least``, ``most``: how
-    many; None: any number.
+    """``takes``: ``number``, ``time`` or ``text``; ``any``: values that can be compared. ``gives``:
+    ``number`` or ``text``; ``same``: the kind of the arguments. ``least``, ``most``: number of
+    arguments; None: any.
     """
 
     takes: str
@@ -293,7 +291,7 @@ def _absolute(arguments: Sequence[Value], _: Strings) -> Value:
 
 
 def _nearest(of: Callable[[np.ndarray], np.ndarray]) -> Columns:
-    """A function that gives whole numbers; integers are their own."""
+    """Return a function that rounds floats; integers are unchanged."""
 
     def columns(arguments: Sequence[Value], _: Strings) -> Value:
         (value,) = arguments
@@ -305,14 +303,14 @@ def _nearest(of: Callable[[np.ndarray], np.ndarray]) -> Columns:
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """To the nearest whole number, halves away from zero; exactly."""
+    """Round to the nearest whole number, halves away from zero, exactly."""
     whole = np.trunc(values)
     up = np.abs(values - whole) >= 0.5
     return np.asarray(np.where(up, whole + np.copysign(1.0, values), whole))
 
 
 def _extreme(op: str) -> Columns:
-    """The one of its arguments that is ``op`` all others; nulls are left out."""
+    """Return a function for the argument that is ``op`` all others; nulls are skipped."""
 
     def columns(arguments: Sequence[Value], strings: Strings) -> Value:
         best, *others = arguments
@@ -325,14 +323,14 @@ def _extreme(op: str) -> Columns:
 
 
 def _first(arguments: Sequence[Value], strings: Strings) -> Value:
-    """The first that is there."""
+    """Return the first argument that is not null."""
     return choose([(present(each), each) for each in arguments[:-1]], arguments[-1], strings)
 
 
 def _of_each_text(
     value: Value, strings: Strings, kind: str, of: Callable[[list[str]], Sequence[Any]]
 ) -> Value:
-    """What ``of`` gives for the different texts of a ``value`` that is text; null of null."""
+    """Apply ``of`` to the distinct texts of ``value``; null stays null."""
     if isinstance(value.data, str):
         return Value.constant(of([value.data])[0])
     found, which = np.unique(value.data, return_inverse=True)
@@ -345,7 +343,7 @@ def _of_each_text(
 
 
 def _by_text(of: Callable[[str], Any], kind: str) -> Columns:
-    """A function of each different text."""
+    """Return a function that applies ``of`` to each distinct text."""
 
     def columns(arguments: Sequence[Value], strings: Strings) -> Value:
         return _of_each_text(arguments[0], strings, kind, lambda texts: [*map(of, texts)])
@@ -354,8 +352,10 @@ def _by_text(of: Callable[[str], Any], kind: str) -> Columns:
 
 
 def likeness(value: Value, pattern: str, strings: Strings, *, regular: bool) -> Value:
-    """Whether a text is LIKE ``pattern``, or (``regular``) has a part that the expression matches:
-    1 or 0, null of null. Expressions are RE2's, so no text takes more than linear time.
+    """Return 1 or 0: a text is LIKE ``pattern`` or (``regular``) contains a match of it; null for
+    null.
+
+    Expressions use RE2, so the time is linear in the text.
     """
     if value.kind != "str":
         return NULL
@@ -368,7 +368,7 @@ def likeness(value: Value, pattern: str, strings: Strings, *, regular: bool) -> 
 
 
 def check_expression(pattern: str) -> str | None:
-    """What is wrong with a regular expression; None: nothing."""
+    """Return the error in a regular expression, or None."""
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
@@ -377,7 +377,7 @@ def check_expression(pattern: str) -> str | None:
 
 
 def _whole(of: Callable[[np.ndarray], np.ndarray]) -> Columns:
-    """A field of a time, which is a whole number."""
+    """Return a function for an integer field of a time."""
 
     def columns(arguments: Sequence[Value], _: Strings) -> Value:
         (value,) = arguments
@@ -387,12 +387,12 @@ def _whole(of: Callable[[np.ndarray], np.ndarray]) -> Columns:
 
 
 def _clock(every: int, of: int) -> Columns:
-    """``every`` so many ns, of ``of`` such."""
+    """Return a function for a clock field: units of ``every`` ns, modulo ``of``."""
     return _whole(lambda times: times // every % of)
 
 
 def _calendar(of: Callable[[np.ndarray], np.ndarray]) -> Columns:
-    """A field of the date."""
+    """Return a function for a field of the date."""
     return _whole(lambda times: of(np.asarray(times // _NS_PER_DAY).astype("datetime64[D]")))
 
 
@@ -444,7 +444,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
 
 
 def call_function(name: str, arguments: Sequence[Value], strings: Strings) -> Value:
-    """The values of ``name(arguments)``; null where an argument is of a kind it does not take."""
+    """Return the values of ``name(arguments)``; null for arguments of an unsuitable kind."""
     function = FUNCTIONS[name]
     kinds = {value.kind for value in arguments} - {"null"}
     accepted = {"text": {"str"}, "number": {"int", "float"}, "time": {"int"}}.get(function.takes)

@@ -372,7 +372,7 @@ class StreamClocks(Restorable):
         before = _running(self._before, released.bound.before(there))
         error = released.bound.at(clock) + before
         either = released.bound.at(np.maximum(newest, frontier)) + before
-        # What is left of the clock if those of events err the worst way.
+        # The clock minus the worst errors of events.
         spread = np.maximum(2 * error, max(self.t_a, released.t_a))
         left = np.maximum(clock, _EARLIEST) - COMPARED * spread
         horizon = np.where(clock == LONG_AGO, NOTHING, left)

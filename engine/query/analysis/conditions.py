@@ -1,4 +1,4 @@
-"""From the written form of a condition to the plan's predicates and expressions."""
+"""Convert conditions from the syntax tree to the plan's predicates and expressions."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from slackwater.engine.query.plan import (
 )
 from slackwater.engine.query.values import FUNCTIONS, check_expression, present
 
-# Functions and CASE in conditions and values: what they take, and what they must not.
+# Functions and CASE in conditions and values, with checks of their arguments.
 
 
 REGEXP_LIKE: Final = "regexp_like"
 ROUND_DIGITS_MAX: Final = 15
-"""That ``round`` keeps behind the point."""
+"""Largest number of decimals for ``round``."""
 MAX_CALLS: Final = 8
-"""Of functions inside one another; bounds the programs that conditions become."""
+"""Largest nesting of functions; bounds the compiled programs of conditions."""
 _ARGUMENT_KINDS: Final = {
     "number": {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE, ValueKind.ANY},
     "time": {ValueKind.TIME, ValueKind.ANY},
@@ -66,10 +66,10 @@ _NAMED: Final = {"number": "numbers", "time": "a time", "text": "text"}
 
 
 def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context) -> Typed:
-    """The value of a known function.
+    """Return the value of a known function.
 
     Raises:
-        UserError: these are not what it takes.
+        UserError: the arguments are unsuitable.
     """
     name = node.function.text.lower()
     function = FUNCTIONS[name]
@@ -103,7 +103,7 @@ def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context)
 
 
 def _folded(call: Expression, at: Span, context: Context) -> Constant:
-    """The constant that ``call``, of constants, is."""
+    """Return the constant value of ``call``, whose arguments are constants."""
     value = join_value(call, {})
     if value.kind == "null" or not bool(present(value)):
         raise context.refuse(at, "this has no value")
@@ -134,7 +134,7 @@ def _digits(typed: Typed, at: Span, context: Context) -> int:
 
 
 def likeness_of(node: s.Call, item: Typed, pattern: Expression, context: Context) -> Likeness:
-    """``regexp_like(item, pattern)``."""
+    """Return ``regexp_like(item, pattern)``."""
     if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
         hint = "as in regexp_like(v, '^a.*z$')"
         raise context.refuse(node.at, "regexp_like takes a pattern in single quotes", hint)
@@ -156,11 +156,11 @@ def _nested(node: Expression | Predicate | None) -> int:
     return inside + isinstance(node, FunctionCall | Case)
 
 
-# Calls that a clause gives a meaning of its own, as names in the condition around them.
+# Calls with a special meaning in some clauses, replaced by names.
 
 
 def with_names(node: s.Node, named: Callable[[s.Call], s.Node]) -> s.Node:
-    """``node`` with what ``named`` gives in place of each call of anything but a function."""
+    """Return ``node`` with each call that is not a function replaced by ``named(call)``."""
     parts = tuple(with_names(part, named) for part in s.parts_of(node))
     match node:
         case s.Call(function=function, star=star):
