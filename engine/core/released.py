@@ -231,29 +231,28 @@ class Refuted(Struct):
 class Released(Struct):
     """Events in release order, as equally long columns.
 
-    ``columns`` holds, for ``n`` events: ``source clock stream type`` (int32 codes of ``strings``,
-    -1 = null; ``clock``: the one that stamped it, the source's own where it is left out),
-    ``seq incarnation ts te arrival`` (int64, at that clock), ``ref`` (event time on the engine's
-    clock; of ``ts``), ``unc`` (uncertainty: half-width around ref, ns), ``epoch``
-    (int64; two events of one source with equal epoch share one clock's error: it differs between
-    them by no more than their uncertainties do; ``NO_EPOCH``: shared with none), ``release``
-    (arrival-clock instant), ``status`` (int8, above), and per attribute ``attrs.NAME`` with, where
-    some event lacks it, a bool mask ``valid.NAME``. String attributes are int32 codes.
-    ``site`` (a code too) is there if a query names it. ``attr_types`` names each attribute's type:
-    ``int float bool str``.
-    ``t_a`` is the largest filtered delay of the site's sources (R19 Eq 3.16) in force here.
+    Columns of ``n`` events: ``source clock stream type`` (int32 codes of ``strings``; -1: null;
+    ``clock``: the clock of the event's times, by default the source's own), ``seq incarnation ts te
+    arrival`` (int64, at that clock), ``ref`` (``ts`` on the engine's clock), ``unc`` (uncertainty:
+    half-width around ``ref`` [ns]), ``epoch`` (int64; events of one source with the same epoch
+    share their clock's error, which differs between them by at most their uncertainties;
+    ``NO_EPOCH``: not shared), ``release`` (instant on the arrival clock), ``status`` (int8, above),
+    and ``attrs.NAME`` for each attribute, with the bool mask ``valid.NAME`` if some event lacks it.
+    Text attributes are int32 codes. ``site`` (codes) exists if a query names it. ``attr_types`` has
+    each attribute's type: ``int float bool str``.
     Rows are sorted by ``release``; LATE and LATE_DROPPED rows fill gaps reported earlier.
-    ``bound``: how wrong the clock of any source of the site may be, as far as is known here.
-    ``promises``: the punctuations of a stream in no order; None: the stream is in order, and its
+
+    ``t_a``: the largest current filtered delay of the site's sources (R19 Eq 3.16) [ns].
+    ``bound``: the largest possible clock error of any source of the site, as known here.
+    ``promises``: punctuations of a stream without order; None: the stream is in order, and its
     progress is a promise for every type and source.
-    ``slack``: what a slack K behind the event clock says, of an order that goes by one. K is a
-    guess, no promise: windows close by it and can be corrected, nothing else goes by it.
-    ``delays``: filtered delays of the synchronised sources [ns], for operators that ask why T_a is
-    what it is; in no order.
-    ``moved``: how the stream's clocks move with this batch, for operators that go by them.
-    ``refuted``: by how much more events released before this batch may err.
-    ``known_at``: by code of a clock, the arrival of the sync that made it known [ns]; ``LATEST``,
-    or beyond the last: it is unknown.
+    ``slack``: progress of an order with a slack K behind the event clock. K is a guess, no promise:
+    only windows use it, which can be corrected.
+    ``delays``: filtered delays of the synchronised sources [ns], which explain T_a; unordered.
+    ``moved``: changes of the stream's clocks by this batch.
+    ``refuted``: additional errors of events that were released before this batch.
+    ``known_at``: by clock code, the arrival of the sync that made the clock known [ns]; ``LATEST``
+    or beyond the end: unknown.
     """
 
     n: int

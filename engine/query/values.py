@@ -352,10 +352,9 @@ def _by_text(of: Callable[[str], Any], kind: str) -> Columns:
 
 
 def likeness(value: Value, pattern: str, strings: Strings, *, regular: bool) -> Value:
-    """Return 1 or 0: a text is LIKE ``pattern`` or (``regular``) contains a match of it; null for
-    null.
+    """Return 1 for texts LIKE ``pattern`` or (``regular``) with a match of it, else 0.
 
-    Expressions use RE2, so the time is linear in the text.
+    The result for null is null. Expressions use RE2, so the time is linear in the text.
     """
     if value.kind != "str":
         return NULL

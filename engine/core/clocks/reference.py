@@ -552,7 +552,7 @@ class SourceClocks:
         return max(int(ref[0] - unc[0]), -LATEST), min(int(ref[1] + unc[1]), LATEST)
 
     def release(self, columns: Columns, *, counts: bool = True) -> None:
-        """Widens events that leave the order and are from before a step that was found since.
+        """Widen the uncertainty of events in ``columns`` that precede a step found since.
 
         Args:
             columns: of a ``Released`` stream; ``unc`` and ``epoch`` are changed in place.
@@ -569,7 +569,7 @@ class SourceClocks:
             self._place_starts(columns)
 
     def _place_starts(self, columns: Columns) -> None:
-        """Adds uncertainty and epoch of interval starts, which lie the length before the ends."""
+        """Add uncertainty and epoch of interval starts, which are the ends minus the lengths."""
         rows = np.flatnonzero(columns[r.TE] != columns[r.TS])
         clock = clock_codes(columns)[rows]
         ref, wrong, epoch = self.correct(clock, columns[r.TS][rows], 0)
@@ -585,19 +585,19 @@ class SourceClocks:
         columns[EPOCH_START][rows] = epoch
 
     def mark_statuses(self, columns: Columns) -> None:
-        """Adds the column ``clock_status`` to released events, if a clock was not synchronized."""
+        """Add the column ``clock_status`` to released events if a clock was not synchronized."""
         found = np.zeros(len(columns["ts"]), np.int8)
         statuses_of(self.clocks, clock_codes(columns), columns["ts"], columns["epoch"], found)
         if found.any():
             columns[CLOCK_STATUS] = found
 
     def counters(self) -> list[dict[str, Any]]:
-        """Per synchronised source: its offset since the last sync, and its clock's steps.
+        """Return each synchronised source's offset since the last sync, and its clock's steps.
 
         ``clock_steps``, ``last_step_ns`` (positive: set back), ``released_before_step``: events
         that were released before the step was found, and keep their times.
-        ``refuted_ns``: the most by which an event arrived before it can have happened.
-        ``skew_seen_ppb``, where syncs contradict ``skew_stated_ppb``: the rate that they show.
+        ``refuted_ns``: the most by which an event's earliest possible time exceeds its arrival.
+        ``skew_seen_ppb``: the rate that syncs show, if they contradict ``skew_stated_ppb``.
         """
         return [
             {
@@ -621,7 +621,7 @@ class SourceClocks:
         ]
 
     def lane_positions(self, lanes: list[dict[str, Any]], least_ns: int) -> list[dict[str, Any]]:
-        """An order's ``lanes``, sorted, with time, offset and uncertainty of their newest event.
+        """Return an order's sorted ``lanes`` with time, offset and uncertainty of the newest event.
 
         ``least_ns``: uncertainty of a clock without syncs [ns].
         """
