@@ -1,9 +1,10 @@
-"""What a condition says of clocks: which events' clock errors move its values, and by how much.
+"""How conditions depend on clocks: the events whose clock errors change their values, and by how
+much.
 
 ``ts``, ``te`` and ``ref`` are on the engine's clock (``engine.query.fields``), known only up to the
-error of their event's clock; what the source's clock itself said (``raw_ts``), arrivals and
-attributes are known as they are. A value that is a sum of times moves with the error of each by a
-known factor, its *coefficient*; the two ends of one event move together but for its clock's rate.
+error of their event's clock; the source's own stamps (``raw_ts``), arrivals and attributes are
+exact. A value that is a sum of times changes with the error of each time by a known factor, its
+*coefficient*; the two ends of one event change together except for its clock's rate.
 """
 
 from __future__ import annotations
@@ -34,17 +35,18 @@ from slackwater.engine.query.plan import (
 )
 
 CLOCKED: Final = frozenset({"ts", "te", "ref"})
-"""Names of times that are uncertain where the event's clock is."""
+"""Names of times that are uncertain if the event's clock is."""
 AS_STAMPED: Final = "compare attributes, or raw_ts and raw_te, which are as the clock says them"
-"""The remedy where nothing can be uncertain."""
+"""The remedy where uncertain values are not allowed."""
 Coefficients = dict[tuple[str | None, bool], float]
-"""By alias, and whether it is the end: how far a value moves with one unit of its clock's error
-there; never 0."""
+"""By alias, and whether it is the end: the change of a value per unit of the clock's error there;
+never 0.
+"""
 
 
 def is_clocked(predicate: Predicate, *, lengths: bool = True) -> bool:
-    """Whether clock errors can change ``predicate``; without ``lengths``, which a clock's rate
-    changes: whether they can where each event lasts as long as it says.
+    """Whether clock errors can change ``predicate``; without ``lengths``: if the events' lengths,
+    which a clock's rate changes, are assumed to be exact.
 
     >>> from slackwater.engine.query import query
     >>> [is_clocked(p) for p in query("EVENT SEQ(A a, B b) WHERE b.ts - a.ts < 3").others]
@@ -68,7 +70,7 @@ def is_clocked(predicate: Predicate, *, lengths: bool = True) -> bool:
 
 
 def by_event(moved: Coefficients) -> dict[str | None, tuple[float, float]]:
-    """By alias: how far a value moves with the error of its event, and with that of its length."""
+    """Return by alias the change of a value per error of its event, and per error of its length."""
     found: dict[str | None, tuple[float, float]] = {}
     for alias, _ in moved:
         start, end = moved.get((alias, False), 0.0), moved.get((alias, True), 0.0)
@@ -77,7 +79,9 @@ def by_event(moved: Coefficients) -> dict[str | None, tuple[float, float]]:
 
 
 def coefficients(value: Expression) -> Coefficients | None:
-    """Empty: no clock error moves ``value``. None: they move it by no fixed factor."""
+    """Return coefficients; empty: clock errors do not change ``value``; None: by no fixed
+    factor.
+    """
     match value:
         case Constant():
             return {}
@@ -99,12 +103,12 @@ def coefficients(value: Expression) -> Coefficients | None:
 
 
 def difference(left: Expression, right: Expression) -> Coefficients | None:
-    """``coefficients`` of ``left - right``."""
+    """Return the ``coefficients`` of ``left - right``."""
     return _sum(left, right, -1.0)
 
 
 def clocked_aliases(values: Iterable[Expression]) -> list[str | None]:
-    """The events whose clocks the ``values`` read, each once."""
+    """Return the distinct events whose clocks the ``values`` read, by alias."""
     found = {
         each.alias for value in values for each in attributes_in(value) if each.name in CLOCKED
     }
@@ -131,14 +135,14 @@ def _times(found: Coefficients, by: Constant, *, inverse: bool = False) -> Coeff
     return {time: weight * factor for time, weight in found.items() if weight * factor}
 
 
-# Which clocks may stamp what a statement reads.
+# Clocks of the events that a statement reads.
 
 
 _LANE: Final = (r.CLOCK, r.SOURCE, r.STREAM, r.TYPE)
 
 
 def lanes_read(plan: Any, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
-    """The ``lanes`` whose events ``plan`` may read; ``plan`` reads the log."""
+    """Return the ``lanes`` whose events ``plan`` may read; ``plan`` reads the log."""
     streams = plan.streams or getattr(plan, "sources", ())
     types, where = getattr(plan, "types", ()), getattr(plan, "where", None)
     steps: list[Step] = [step for branch in plan.branches for step in branch.steps] or [
@@ -155,7 +159,9 @@ def lanes_read(plan: Any, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
 
 
 def result_lanes(plan: DerivedPlan, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
-    """The lanes of the results that ``plan`` reads as events; ``lanes``: of the log's events."""
+    """Return the lanes of the results that ``plan`` reads as events; ``lanes``: lanes of the
+    log.
+    """
     found = dict[Lane, None]()
     for each in plan.sources:
         statement = statement_plan(each)
@@ -176,7 +182,7 @@ def result_lanes(plan: DerivedPlan, lanes: Sequence[Lane]) -> tuple[Lane, ...]:
 
 
 def _may_be(step: Step, of: dict[str, str | None]) -> bool:
-    """Whether an event of these names may be one of ``step``."""
+    """Whether an event of these names may match ``step``."""
     kind = of[r.TYPE]
     types = step.types if step.type == ANY_TYPE else (step.type,)
     if kind is not None and types and kind not in types:
@@ -187,7 +193,7 @@ def _may_be(step: Step, of: dict[str, str | None]) -> bool:
 
 
 def _outcomes(predicate: Predicate, of: dict[str, str | None]) -> tuple[bool, bool]:
-    """Whether ``predicate`` may be true of an event of these names, and whether it may be false."""
+    """Return whether ``predicate`` may be true for an event of these names, and whether false."""
     match predicate:
         case Logic(op="not", terms=(term,)):
             true, false = _outcomes(term, of)

@@ -19,7 +19,7 @@ class TooLargeError(Exception):
 
 
 DEAD: Final = -1
-"""The next state of a symbol after which no trace is accepted."""
+"""The next state after a symbol with which no trace is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Dfa:
 
 
 def states_reaching(table: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Which states lead to one of the ``targets``, these among them; bool (states,)."""
+    """Return where states lead to one of the ``targets`` or are targets; bool (states,)."""
     found = targets.copy()
     while True:
         ahead = (found[table] & (table != DEAD)).any(axis=1) if table.size else found
@@ -49,19 +49,19 @@ def states_reaching(table: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def trim(dfa: Dfa) -> Dfa:
-    """``dfa`` with only the states that are reachable and lead to an accepting one."""
+    """Return ``dfa`` with only the states that are reachable and lead to an accepting one."""
     kept = reachable_states(dfa.table, states_reaching(dfa.table, dfa.accepts))
     return Dfa(renumber(dfa.table, kept), dfa.accepts[kept])
 
 
 def renumber(table: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """``table`` of the ``kept`` states only, renumbered; every other state becomes DEAD."""
+    """Return ``table`` with only the ``kept`` states, renumbered; other states become DEAD."""
     number = np.append(np.where(kept, np.cumsum(kept) - 1, DEAD), DEAD)  # DEAD is the last place
     return np.asarray(number[table[kept]], np.int32)
 
 
 def reachable_states(table: np.ndarray, live: np.ndarray) -> np.ndarray:
-    """Which states state 0 reaches through ``live`` states; a subset of these; bool (states,)."""
+    """Return the states that state 0 reaches through ``live`` states, all live; bool (states,)."""
     found = np.zeros(len(table), bool)
     found[:1] = live[:1]
     border = np.flatnonzero(found)
@@ -74,7 +74,7 @@ def reachable_states(table: np.ndarray, live: np.ndarray) -> np.ndarray:
 
 
 def minimize(dfa: Dfa) -> Dfa:
-    """``dfa`` with states merged that accept the same; the start stays state 0."""
+    """Return the minimal automaton: equivalent states are merged; the start stays state 0."""
     if not dfa.size:
         return dfa
     number, chosen = number_classes(equivalence_classes(dfa))
@@ -84,7 +84,7 @@ def minimize(dfa: Dfa) -> Dfa:
 
 
 def number_classes(classes_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The class of each state, numbered by its first state, and those first states."""
+    """Return the class of each state, numbered by its first state, and those first states."""
     found, firsts = np.unique(classes_, return_index=True)
     order = np.argsort(firsts)
     rank = np.empty(len(found), np.int32)
@@ -93,9 +93,9 @@ def number_classes(classes_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def equivalence_classes(dfa: Dfa, apart: np.ndarray | None = None) -> np.ndarray:
-    """Int (states,): equal where states accept the same continuations and have equal ``apart``.
+    """Return classes, int (states,): equal for states with the same continuations and ``apart``.
 
-    ``apart``: (states,); states that differ in it are never merged (L10 Theorem 3.3).
+    ``apart``: (states,); states with different values are never merged (L10 Theorem 3.3).
     """
     by = [dfa.accepts.astype(np.int64)] + ([] if apart is None else [apart.reshape(-1)])
     found = np.unique(np.stack(by, axis=1), axis=0, return_inverse=True)[1].reshape(-1)

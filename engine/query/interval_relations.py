@@ -1,4 +1,4 @@
-"""What restrictions on end points imply (L10 5.3.1), and Allen's relations as restrictions."""
+"""Text representation of intervals, Allen's relations, and consequences of restrictions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 
 from slackwater.engine.core.errors import UserError
 
-# The 5-count representation of some intervals and of how they lie to one another (Z10 Eq 1).
+# The 5-count representation of intervals and of their relative positions (Z10 Eq 1).
 #
-# Sorted by start, then by end, each interval after the first is described by its relation to the
-# span of those before it, and by five counts: how many of these contain it, are finished by it,
-# meet it, overlap it, and begin with it. The rest lie before it. For intervals that are longer than
-# 0 the counts say in which order all end points lie.
+# Intervals are sorted by start, then by end. Each one after the first is described by its relation
+# to the span of the earlier ones, and by five counts: how many of these contain it, are finished by
+# it, meet it, overlap it, and begin with it. The others end before it. If all intervals are longer
+# than 0, the counts determine the order of all end points.
 #
-# Source: Z10 5.1, Fig 9; the counts are those of Patel, Hsu and Lee (SIGMOD 2008). One that is
-# equal to another counts as finished by it and as beginning with it.
+# Source: Z10 5.1, Fig 9; the counts are from Patel, Hsu and Lee (SIGMOD 2008). An interval that
+# equals an earlier one counts as finished by it and as beginning with it.
 
 
 Counts = tuple[int, int, int, int, int]
@@ -28,11 +28,11 @@ _NAME: Final = re.compile(r"[^\W\d]\w*")
 
 
 def representation(intervals: Mapping[str, Interval]) -> str:
-    """The text of ``intervals``, start and end by name.
+    """Return the text of ``intervals``, which have a start and an end by name.
 
     Raises:
-        UserError: a name that is no word, no intervals, or one of length 0 or less: of a point the
-            counts do not say whether it is one.
+        UserError: there are no intervals, a name is not a word, or a length is 0 or less, as the
+            counts cannot represent points.
     """
     if not intervals:
         raise UserError("the 5-count representation is of one interval at least")
@@ -56,8 +56,8 @@ def representation(intervals: Mapping[str, Interval]) -> str:
 
 
 def counts_of(before: Sequence[Interval], mine: Interval) -> Counts:
-    """How many of ``before``, which begin no later, [contain, are finished by, meet, overlap, begin
-    with] ``mine``.
+    """Return how many of ``before``, which begin no later, [contain, are finished by, meet,
+    overlap, begin with] ``mine``.
     """
     start, end = mine
     contain = sum(e > end for _, e in before)
@@ -69,7 +69,7 @@ def counts_of(before: Sequence[Interval], mine: Interval) -> Counts:
 
 
 def _word(span: Interval, mine: Interval) -> str:
-    """How the ``span`` of the intervals before is related to ``mine``."""
+    """Return the relation of the earlier intervals' ``span`` to ``mine``."""
     if span == mine:
         return "Equal"
     if span[1] < mine[0]:
@@ -85,12 +85,12 @@ def _word(span: Interval, mine: Interval) -> str:
 
 # Allen's 13 relations of two intervals as orders of their end points (L10 Table 5.1, [All83]).
 #
-# ``before`` is ``te < ts'`` and ``after`` its mirror, as Allen has it (SPEC 4.7; L10's table prints
-# the order of starts).
+# ``before`` is ``te < ts'`` and ``after`` its inverse, as in Allen (SPEC 4.7; L10's table has the
+# order of starts).
 
 
 Restricted = tuple[str, str, str]
-"""An end point of the first interval (``ts``, ``te``), an operator, one of the second."""
+"""An end point of the first interval (``ts``, ``te``), an operator, an end point of the second."""
 
 ALLEN: Final[dict[str, tuple[Restricted, ...]]] = {
     "BEFORE": (("te", "<", "ts"),),
@@ -112,7 +112,7 @@ SHORT: Final = {
     "MEET": "MEETS", "OVERLAP": "OVERLAPS", "START": "STARTS", "CONTAIN": "CONTAINS",
     "FINISH": "FINISHES", "EQUAL": "EQUALS",
 }  # fmt: skip
-"""Z10's words for some of them."""
+"""Names of some relations in Z10."""
 
 
 def allen_relation(word: str) -> tuple[Restricted, ...]:
@@ -125,11 +125,11 @@ def allen_relation(word: str) -> tuple[Restricted, ...]:
     return ALLEN[SHORT.get(name, name)]
 
 
-# What restrictions on end points imply (L10 5.3.1): contradictions, closure, and what to drop.
+# Consequences of restrictions on end points (L10 5.3.1): contradictions, closure and reduction.
 #
-# An end point is ``2 k`` (the start of step k) or ``2 k + 1`` (its end). A restriction says that
-# one is below another (``LESS``) or at most it (``UPTO``); every interval starts no later than it
-# ends. Chains of restrictions imply others; a chain that leads below its start is a
+# An end point is ``2 k`` (the start of step k) or ``2 k + 1`` (its end). A restriction puts one
+# point before another (``LESS``) or not after it (``UPTO``); every interval starts no later than it
+# ends. Chains of restrictions imply others; a chain with LESS that returns to its start is a
 # contradiction.
 
 
@@ -145,7 +145,7 @@ DERIVED: Final = -2
 class Edge(NamedTuple):
     """``below`` is ``label`` (UPTO, LESS) ``above``.
 
-    ``place``: of the restriction in the query, or IMPLICIT or DERIVED.
+    ``place``: the place of the restriction in the query, or IMPLICIT or DERIVED.
     """
 
     below: int
@@ -155,12 +155,12 @@ class Edge(NamedTuple):
 
 
 def interval_edges(steps: int) -> list[Edge]:
-    """The edge from each interval's start to its end."""
+    """Return the edge from each interval's start to its end."""
     return [Edge(2 * step, 2 * step + 1, UPTO, IMPLICIT) for step in range(steps)]
 
 
 def edges_of(left: int, op: str, right: int, place: int) -> list[Edge]:
-    """``left op right`` of two end points; ``op`` is one of ``< <= = >= >``."""
+    """Return the edges of ``left op right`` for two end points; ``op``: one of ``< <= = >= >``."""
     if op in {">", ">="}:
         return edges_of(right, op.replace(">", "<"), left, place)
     label = LESS if op == "<" else UPTO
@@ -169,7 +169,9 @@ def edges_of(left: int, op: str, right: int, place: int) -> list[Edge]:
 
 
 def closure(steps: int, edges: Iterable[Edge]) -> np.ndarray:
-    """(end points, end points): the strongest of NOTHING, UPTO and LESS that chains imply."""
+    """Return the strongest of NOTHING, UPTO and LESS that chains imply: (end points, end
+    points).
+    """
     reach = np.zeros((2 * steps, 2 * steps), np.int8)
     for edge in (*interval_edges(steps), *edges):
         reach[edge.below, edge.above] = max(reach[edge.below, edge.above], edge.label)
@@ -180,7 +182,7 @@ def closure(steps: int, edges: Iterable[Edge]) -> np.ndarray:
 
 
 def add_to_closure(reach: np.ndarray, edge: Edge) -> None:
-    """Adds ``edge`` and its consequences to the closure ``reach``, which must not contradict it."""
+    """Add ``edge`` and its consequences to the closure ``reach``, which must not contradict it."""
     into, out = reach[:, edge.below].copy(), reach[edge.above].copy()
     into[edge.below] = out[edge.above] = UPTO
     chains = np.maximum(np.maximum.outer(into, out), edge.label)
@@ -188,7 +190,7 @@ def add_to_closure(reach: np.ndarray, edge: Edge) -> None:
 
 
 def contradiction_cycle(steps: int, edges: Sequence[Edge]) -> list[Edge]:
-    """A shortest chain that leads below its start; empty if there is none."""
+    """Return a shortest chain with LESS that returns to its start; empty if there is none."""
     out: dict[int, list[Edge]] = {}
     for edge in (*edges, *interval_edges(steps)):
         out.setdefault(edge.below, []).append(edge)
@@ -202,7 +204,7 @@ def contradiction_cycle(steps: int, edges: Sequence[Edge]) -> list[Edge]:
 
 
 def _path(start: int, goal: int, out: dict[int, list[Edge]]) -> list[Edge] | None:
-    """A shortest chain of edges, breadth first."""
+    """Return a shortest chain of edges, by breadth-first search."""
     came: dict[int, Edge | None] = {start: None}
     waiting = deque([start])
     while waiting:
@@ -221,7 +223,7 @@ def _path(start: int, goal: int, out: dict[int, list[Edge]]) -> list[Edge] | Non
 
 
 class Restriction(NamedTuple):
-    """``left op right`` of two end points; ``op`` is ``<``, ``<=`` or ``=``."""
+    """``left op right`` for two end points; ``op`` is ``<``, ``<=`` or ``=``."""
 
     left: int
     op: str
@@ -229,11 +231,11 @@ class Restriction(NamedTuple):
 
 
 def reduction(reach: np.ndarray) -> list[Restriction]:
-    """The fewest restrictions that imply the closure ``reach`` (its transitive reduction).
+    """Return the fewest restrictions that imply the closure ``reach`` (its transitive reduction).
 
     Equal closures give equal restrictions. ``reach`` has no contradiction. Each of several equal
-    end points is related to the first, or to one of another step; one of them is related to the
-    next set.
+    end points is related to the first, or to a point of another step; one of them is related to the
+    next group.
     """
     chains = _equal_ones(reach)
     found = [each for chain in chains for each in _joined(chain)]
@@ -261,7 +263,7 @@ def _equal_ones(reach: np.ndarray) -> list[list[int]]:
 
 
 def _joined(equal: list[int]) -> Iterator[Restriction]:
-    """Equalities of the end points in ``equal``, between different steps where possible."""
+    """Yield equalities of the end points in ``equal``, between different steps if possible."""
     for point in equal[1:]:
         others = [other for other in equal if other // 2 != point // 2]
         one, two = sorted((others[0] if others else equal[0], point))
@@ -275,7 +277,7 @@ def _of_one_step(lower: list[int], upper: list[int]) -> bool:
 
 
 def _apart(lower: list[int], upper: list[int]) -> tuple[int, int]:
-    """A member of each, of different steps where possible.
+    """Return a member of each, of different steps if possible.
 
     An instant has two equal end points: its end is chosen as the lower one, its start as the upper.
     """
@@ -287,12 +289,12 @@ def _apart(lower: list[int], upper: list[int]) -> tuple[int, int]:
 
 
 def common_closure(reaches: Sequence[np.ndarray]) -> np.ndarray:
-    """What all of some closures imply."""
+    """Return the closure that all of ``reaches`` imply."""
     return np.asarray(np.minimum.reduce(reaches))
 
 
 def not_implied(reach: np.ndarray, restrictions: Iterable[Restriction]) -> Iterator[Restriction]:
-    """Those of ``restrictions`` that ``reach`` does not imply."""
+    """Yield the restrictions that ``reach`` does not imply."""
     for one in restrictions:
         label = LESS if one.op == "<" else UPTO
         back = one.op == "=" and reach[one.right, one.left] < UPTO
@@ -301,9 +303,10 @@ def not_implied(reach: np.ndarray, restrictions: Iterable[Restriction]) -> Itera
 
 
 def longest_path(reach: np.ndarray, points: Iterable[int]) -> list[int]:
-    """A longest chain of ``points``, each below or at most the next; of several the first found.
+    """Return a longest chain of ``points``, each before or not after the next; the first if
+    several.
 
-    Equal end points count once: of these the first.
+    Equal end points count once: the first one is used.
     """
     chosen = sorted(points, key=lambda point: (int((reach[:, point] > 0).sum()), point))
     best: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""In which order the end points and steps of an interval pattern are joined."""
+"""The order in which the end points and steps of an interval pattern are joined."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from slackwater.engine.query.interval_relations import LESS, longest_path
 from slackwater.engine.query.plan import SeqPlan
 from slackwater.engine.query.shape import endpoint_order, shape_of
 
-# Which end points of an ISEQ an index serves: a longest chain of them (L10 5.3.2, 5.4.1).
+# End points of an ISEQ that an index uses: a longest chain of them (L10 5.3.2, 5.4.1).
 
 
 NAIVE: Final = "naive"
 INDEXED: Final = "indexed"
 IBP: Final = "ibp"
 INDEXES: Final = (NAIVE, INDEXED, IBP)
-"""How an ISEQ is searched: every event is tested; by ends; by starts too. The same results."""
+"""How an ISEQ is searched: tests every event; by ends; also by starts. The results are equal."""
 
 
 def check_index(text: str) -> str:
-    """``text``, if it names an index.
+    """Return ``text`` if it names an index.
 
     Raises:
         UserError: it does not.
@@ -33,9 +33,10 @@ def check_index(text: str) -> str:
 
 
 def indexed_path(plan: SeqPlan, index: str) -> list[int]:
-    """The end points that an index serves (``engine.query.interval_relations``), in order of time.
+    """Return the end points that an index uses (``engine.query.interval_relations``), in time
+    order.
 
-    Intervals come in the order of their ends; only IBPs have their starts come in order too.
+    Intervals are sorted by their ends; only IBPs have their starts sorted, too.
     """
     if index == NAIVE:
         return []
@@ -45,12 +46,12 @@ def indexed_path(plan: SeqPlan, index: str) -> list[int]:
     return path if len({point // 2 for point in path}) > 1 else []
 
 
-# The one order of all end points that a plan asks for, if it asks for one (Z10 5.2, 5.3.1).
+# The only possible order of all end points of a plan, if there is just one (Z10 5.2, 5.3.1).
 
 
 def series_of(plan: SeqPlan) -> dict[str, tuple[int, int]] | None:
-    """By alias of each positive step the ranks of its start and its end; None: the relations of
-    ``plan`` leave an order open. Intervals are taken to be longer than 0.
+    """Return the ranks of the start and the end of each positive step, by alias; None: the
+    relations of ``plan`` allow several orders. Intervals are assumed to be longer than 0.
 
     >>> from slackwater.engine.query import query
     >>> (plan,) = query("EVENT SEQ(A OVERLAP B BEFORE C) WITHIN 10").branches
@@ -74,15 +75,15 @@ def series_of(plan: SeqPlan) -> dict[str, tuple[int, int]] | None:
     return {plan.steps[n].alias: (rank[2 * n], rank[2 * n + 1]) for n in positive}
 
 
-# In which order the steps of a tree are found once an event of one of them is there (Z10 4.1.2).
+# The order in which the steps of a tree are searched after an event of one of them (Z10 4.1.2).
 #
-# ``left``: as written, so what is found grows from the left (a left-deep plan); ``right``: from the
-# right. ``cost``: next comes the step of which the fewest events are expected to fit what is found,
-# by how it is joined: an equality of attributes leaves few, a start that equals an end point few, a
-# bound of its start half, WITHIN alone all. The results are the same.
+# ``left``: as written (a left-deep plan); ``right``: from the right. ``cost``: the next step is the
+# one with the smallest expected share of matching events, by its join conditions: an equality of
+# attributes leaves few events, a start that equals an end point few, a bound of its start half,
+# WITHIN alone all. The results are equal.
 #
-# Source: Z10 4.1.2 and Fig 7; the greedy choice by selectivity is ZStream's (Mei and Madden, SIGMOD
-# 2009), without rates.
+# Source: Z10 4.1.2 and Fig 7; the greedy choice by selectivity is from ZStream (Mei and Madden,
+# SIGMOD 2009), without rates.
 
 
 COST: Final = "cost"
@@ -93,7 +94,7 @@ _BOUND: Final = 0.5
 
 
 def check_joins(name: str) -> str:
-    """``name``, if it is one.
+    """Return ``name`` if it is an order of joins.
 
     Raises:
         UserError: it is not.
@@ -133,13 +134,13 @@ def in_order(plan: SeqPlan, how: str, start: int) -> list[int]:
 
 
 def _keys(plan: SeqPlan, alias: str, known: Collection[str]) -> int:
-    """How many equalities join ``alias`` with ``known`` steps."""
+    """Return the number of equalities between ``alias`` and ``known`` steps."""
     groups = [{str(attribute.alias) for attribute in group} for group in plan.equalities]
     return sum(alias in group and not group.isdisjoint(known) for group in groups)
 
 
 def _share(plan: SeqPlan, alias: str, known: Collection[str]) -> float:
-    """Which share of the events of ``alias`` is expected to fit ``known`` ones."""
+    """Return the expected share of events of ``alias`` that match the ``known`` ones."""
     share = _KEY ** _keys(plan, alias, known)
     below, above = set[tuple[str, str]](), set[tuple[str, str]]()
     for each in plan.relations:

@@ -1,4 +1,4 @@
-"""The plan of a pattern under a constraint: its regular expression, and how it is followed."""
+"""The plan of a pattern under a constraint: its regular expression and its settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from slackwater.engine.query.reference_tables import TableLookup
 
 
-# What a constraint says of a trace: a regular expression over events (L10 3.2.1).
+# A constraint on traces: a regular expression over events (L10 3.2.1).
 
 
 class Occurrence(Struct, frozen=True):
@@ -30,8 +30,8 @@ class Occurrence(Struct, frozen=True):
 
 
 class RegularGroup(Struct, frozen=True):
-    """``op`` of ``parts``: ``,`` is one after the other (no parts: nothing happens), ``|`` is one
-    of them, ``&`` is all, their events mixed in any way that keeps each part's own order.
+    """``op`` of ``parts``: ``,``: one after the other (no parts: no events); ``|``: one of them;
+    ``&``: all of them, with events interleaved in any way that keeps the order within each part.
     """
 
     op: str
@@ -39,7 +39,7 @@ class RegularGroup(Struct, frozen=True):
 
 
 class Repetition(Struct, frozen=True):
-    """``* + ? {m,n}``: ``part`` at least ``least`` times, at most ``most`` (None: any number)."""
+    """``* + ? {m,n}``: ``part`` from ``least`` to ``most`` times (None: unbounded)."""
 
     part: Regular
     least: int
@@ -50,7 +50,7 @@ Regular = Occurrence | RegularGroup | Repetition
 
 
 def occurrences(expression: Regular) -> Iterator[Occurrence]:
-    """Every event that ``expression`` names, in written order."""
+    """Yield every event that ``expression`` names, in written order."""
     match expression:
         case Occurrence():
             yield expression
@@ -67,9 +67,9 @@ def occurrences(expression: Regular) -> Iterator[Occurrence]:
 class MonitorPlan(Struct, frozen=True):
     """``EVENT pattern UNDER CONSTRAINT constraint FOR TRACE BY trace ... AS expression``.
 
-    What ``expression`` says of every trace, the events with one value of ``trace``, tells before
-    ``pattern`` is complete whether it will be, or never will (SPEC 4.6). A trace of which nothing
-    came for ``timeout_ns``, or for so many ``workdays``, is over; None: it is not.
+    A trace consists of the events with one value of ``trace``. As every trace satisfies
+    ``expression``, it can be known before ``pattern`` is complete that it will match, or never will
+    (SPEC 4.6). A trace ends after ``timeout_ns`` or ``workdays`` without events; None: never.
     """
 
     name: str
@@ -93,7 +93,7 @@ class MonitorPlan(Struct, frozen=True):
     def by_types(self) -> bool:
         """Whether types and conditions on single events decide that there is a match.
 
-        Else they decide only that there is none: WITHIN or a condition between steps may fail.
+        Otherwise they decide only that there is none: WITHIN or a condition between steps may fail.
         """
         return all(
             branch.within_ns is None
@@ -107,29 +107,29 @@ class MonitorPlan(Struct, frozen=True):
 
 
 def monitored_plans(plans: Iterable[object]) -> list[MonitorPlan]:
-    """Those of patterns under a constraint."""
+    """Return the plans of patterns under a constraint."""
     return [plan for plan in plans if isinstance(plan, MonitorPlan)]
 
 
-# How monitored patterns are followed, and the short form ``horizon=10s``.
+# Settings of monitored patterns, and their short form ``horizon=10s``.
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """How traces are followed.
+    """Settings of traces.
 
-    ``horizon_ns``: events of the last so many ns are kept, so that a late one rewrites its trace;
-    None: events count in the order in which they are released.
+    ``horizon_ns``: events of the last ``horizon_ns`` are kept, so that a late event corrects its
+    trace; None: events count in the order of their release.
     """
 
     horizon_ns: int | None = None
 
 
 def parse_horizon(text: str, time_unit: str, what: str) -> int:
-    """The duration of ``horizon=D`` [ns]; ``what``: whose it is.
+    """Return the duration of ``horizon=D`` [ns]; ``what``: the name of the setting, for messages.
 
     Raises:
-        UserError: anything else.
+        UserError: the text has another form.
     """
     name, equals, span = (part.strip() for part in text.partition("="))
     if name != "horizon" or not equals:
@@ -138,7 +138,7 @@ def parse_horizon(text: str, time_unit: str, what: str) -> int:
 
 
 def read_monitor(text: str | None, time_unit: str, plans: Iterable[object]) -> MonitorSettings:
-    """The settings of ``--monitor``; those by default if it is not given.
+    """Return the settings of ``--monitor``; by default the default settings.
 
     >>> read_monitor(None, "s", [])
     MonitorSettings(horizon_ns=None)
