@@ -1,4 +1,4 @@
-"""From the syntax tree of a query to its plan: entry points, and EVENT queries."""
+"""Convert the syntax tree of a query to its plan: entry points, and EVENT queries."""
 
 from __future__ import annotations
 
@@ -63,22 +63,22 @@ from slackwater.engine.query.reference_tables import (
 from slackwater.engine.query.shape import shape_of
 
 _ENDS: Final = (" WITHIN 10 s", " WINDOW TUMBLING 10 s")
-"""Clauses that statements of other languages lack: a bound in time."""
+"""Clauses that statements in other languages lack: a bound in time."""
 
 
 def query(
     text: str, time_unit: str = "ns", name: str | None = None, tables: Tables = NO_TABLES
 ) -> Plan:
-    """The plan of the query ``text``, named ``name`` (default ``q1``).
+    """Return the plan of the query ``text``, named ``name`` (default ``q1``).
 
-    Numbers without a unit that stand for times are in ``time_unit``; ``tables``: for LOOKUP.
+    Times without a unit are in ``time_unit``; ``tables``: for LOOKUP.
 
     >>> plan = query("EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s")
     >>> plan.equalities
     ((Attribute(name='id', alias='a'), Attribute(name='id', alias='b')),)
 
     Raises:
-        UserError: the query is at fault; the message has its line, a caret and a remedy.
+        UserError: the query is invalid; the message has its line, a caret and a remedy.
     """
     plan, explained = read_query(text, time_unit, name, tables)
     if explained:
@@ -91,10 +91,10 @@ def query(
 def read_query(
     text: str, time_unit: str = "ns", name: str | None = None, tables: Tables = NO_TABLES
 ) -> tuple[Plan, bool]:
-    """As ``query``, and whether the text begins with EXPLAIN.
+    """Return the plan as ``query``, and whether the text begins with EXPLAIN.
 
     Raises:
-        UserError: the query is at fault.
+        UserError: the query is invalid.
     """
     try:
         parsed = parse(text)
@@ -108,8 +108,8 @@ def read_query(
 
 
 def _statement_instead(text: str, time_unit: str, tables: Tables) -> str:
-    """The statement that ``text``, in another query language, means; empty: it has no word of such
-    a language, or there is no such statement.
+    """Return the equivalent statement if ``text`` is in another query language; empty: it has no
+    word of such a language, or there is no equivalent.
     """
     meant = in_our_words(text)
     for end in ("", *_ENDS) if meant != " ".join(text.split()) else ():
@@ -117,7 +117,7 @@ def _statement_instead(text: str, time_unit: str, tables: Tables) -> str:
             for one in statements(meant + end):
                 analyse(parse(one.text), one.text, time_unit, tables=tables)
         except UserError:
-            continue  # something else is wrong, or missing
+            continue  # another error, or a missing clause
         return meant + end
     return ""
 
@@ -125,10 +125,10 @@ def _statement_instead(text: str, time_unit: str, tables: Tables) -> str:
 def analyse(
     parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1", tables: Tables = NO_TABLES
 ) -> Plan:
-    """The plan of a parsed query; of an EXPLAIN, that of its query.
+    """Return the plan of a parsed query; for EXPLAIN the plan of its query.
 
     Raises:
-        UserError: names, clauses or conditions are at fault.
+        UserError: names, clauses or conditions are invalid.
     """
     unit_ns(time_unit)
     if isinstance(parsed, s.ExplainQuery):
@@ -170,7 +170,7 @@ class _Event(QueryReader):
         self.steps: dict[str, Step] = {}
 
     def plan(self, name: str) -> SeqPlan | OrPlan:
-        """Checks names before conditions, as wrong aliases are more frequent."""
+        """Check names before conditions, as wrong aliases are more frequent."""
         clauses = self.parsed.clauses
         where = only_clause(clauses, s.Where, self.text)
         within = only_clause(clauses, s.Within, self.text)
@@ -230,7 +230,7 @@ class _Event(QueryReader):
         )
 
     def _width(self, within: s.Within | None, pattern: Pattern) -> tuple[int | None, Period | None]:
-        """Of WITHIN, at most [ns]; and its workdays, if it counts them."""
+        """Return the largest WITHIN [ns]; and its workdays, if it counts them."""
         if within is None:
             return None, None
         if isinstance(pattern, TreePattern):
@@ -241,7 +241,7 @@ class _Event(QueryReader):
         return length, None
 
     def _bare(self, name: str, tree: Part) -> SeqPlan:
-        """The steps and groups of one alternative, and nothing else."""
+        """Return a plan with only the steps and groups of one alternative."""
         kept, part = placed(tree)
         steps = list(self.steps.values())
         group = part if isinstance(part, Group) and not _plain(part) else None
@@ -256,7 +256,9 @@ class _Event(QueryReader):
         *,
         shared: bool,
     ) -> SeqPlan:
-        """``whole`` with the steps of ``bare``, and with what is said of no other steps."""
+        """Return ``whole`` with the steps of ``bare``, and the conditions and values on these
+        alone.
+        """
         aliases = {step.alias for step in bare.steps}
         mine = [term for term in terms if term.aliases <= aliases]
         plan = replace(
@@ -277,7 +279,7 @@ class _Event(QueryReader):
         )
 
     def _check_scopes(self, bare: SeqPlan, pattern: Pattern) -> None:
-        """Without WITHIN nothing bounds the scope of a negated step at either end."""
+        """Refuse a negated step at either end without WITHIN, as nothing bounds its scope."""
         for between in shape_of(bare).between:
             if between.leading or not between.right:
                 alias = bare.steps[between.step].alias
@@ -288,9 +290,10 @@ class _Event(QueryReader):
     def _check_alternatives(
         self, bare: list[SeqPlan], terms: list[Term], entries: list[Returned]
     ) -> None:
-        """Refuses what names alternatives that never occur together, or leaves one without value.
+        """Refuse conditions or values on steps of several alternatives, and alternatives without
+        values.
 
-        A match of which RETURN selects nothing would be shown whole, attributes and all.
+        A match for which RETURN selects nothing would be shown as a whole, with all attributes.
         """
         branches = [{step.alias for step in plan.steps} for plan in bare]
         spoken: list[Term | Returned] = [*terms, *entries]

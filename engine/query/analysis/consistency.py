@@ -1,9 +1,9 @@
 """Refuses a WHERE that can never be true, and names the conditions that exclude each other.
 
-Compares the constants that conjuncts compare one value with: an attribute, an expression by its
-form, or the time between two steps. Each conflict that it finds is real; it does not find all. A
-comparison with null is neither true nor false, so every compared value is present. A condition that
-is only not true (``untrue``) restricts a value only if another condition shows it to be present.
+The conjuncts compare a value with constants: an attribute, an expression with the same syntax, or
+the time between two steps. Every reported conflict is real, but some are not found. A comparison
+with null is unknown, so every compared value is present. A condition that is only not true
+(``untrue``) restricts a value only if another condition requires it to be present.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from slackwater.engine.query.values import COMPARE
 Term = tuple[Predicate, Span]
 """One conjunct and its place in the text."""
 _Limit = tuple[Expression, str, tuple[int | float | str | bool, ...]]
-"""A value, how it compares, and with which constants: ``=`` with one of several."""
+"""A value, a comparison, and its constants; ``=``: equals one of several constants."""
 _Known = tuple[_Limit, str]
 """A limit that the pattern implies, and its reason for a message."""
 _TIMES: Final = {"ts", "ref"}
@@ -46,8 +46,8 @@ _SHOWN_CHARS: Final = 60
 
 
 class Conflict(Struct, frozen=True):
-    """``place``: of the first condition that earlier ones exclude; ``others``: a minimal set of
-    these. ``mixed``: a value that is text in one condition and a number in another.
+    """``place``: place of the first condition that earlier ones exclude; ``others``: a minimal set
+    of these. ``mixed``: a value that is text in one condition and a number in another.
     """
 
     place: int
@@ -59,7 +59,7 @@ def find_conflict(
     conditions: Sequence[Predicate], untrue: Sequence[Predicate] = (),
     known: Sequence[_Limit] = (),
 ) -> Conflict | None:  # fmt: skip
-    """The first of ``known``, ``conditions`` and ``untrue`` that contradicts those before it.
+    """Return the first of ``known``, ``conditions`` and ``untrue`` that contradicts earlier ones.
 
     Places count through all three. ``untrue``: conditions that are false or unknown.
     """
@@ -89,7 +89,7 @@ def find_conflict(
 
 
 def _minimal_conflict(limits: list[tuple[int, _Limit]], place: int) -> tuple[int, ...]:
-    """A minimal set of places that, with ``place``, makes ``limits`` unsatisfiable."""
+    """Return a minimal set of places that, with ``place``, makes ``limits`` unsatisfiable."""
     others = sorted({at for at, _ in limits} - {place}, reverse=True)
     for other in reversed(others):
         rest = [each for each in limits if each[0] != other]
@@ -99,7 +99,7 @@ def _minimal_conflict(limits: list[tuple[int, _Limit]], place: int) -> tuple[int
 
 
 def _is_satisfiable(placed_limits: list[tuple[int, _Limit]]) -> bool:
-    """Whether one value fulfils every limit; the limits are all text or all numbers."""
+    """Whether one value satisfies every limit; the limits are all text or all numbers."""
     limits = [(op, constants) for _, (_, op, constants) in placed_limits]
 
     def fits(value: Any) -> bool:
@@ -117,7 +117,7 @@ def _is_satisfiable(placed_limits: list[tuple[int, _Limit]]) -> bool:
 
 
 def _limits(condition: Predicate, *, truth: bool) -> Iterator[_Limit]:
-    """The limits that follow if ``condition`` is ``truth``; other forms than these are ignored."""
+    """Yield the limits that follow if ``condition`` is ``truth``; other conditions are ignored."""
     match condition:
         case Comparison(op=op, left=left, right=right):
             op = op if truth else OPPOSITE[op]
@@ -142,7 +142,7 @@ def _limits(condition: Predicate, *, truth: bool) -> Iterator[_Limit]:
 
 
 def _limit(value: Expression, op: str, constants: tuple[int | float | str | bool, ...]) -> _Limit:
-    """The normal form: ``ref`` is another name of ``ts``, b - a is the opposite of a - b."""
+    """Return the normal form: ``ref`` becomes ``ts``, and of b - a and a - b only one is used."""
     match value:
         case Attribute(name="ref", alias=alias):
             return Attribute("ts", alias), op, constants
@@ -156,10 +156,10 @@ def _limit(value: Expression, op: str, constants: tuple[int | float | str | bool
 
 
 def check_select(terms: Sequence[Term], context: Context) -> None:
-    """Refuses conjuncts on one event that exclude each other.
+    """Refuse conjuncts on one event that exclude each other.
 
     Raises:
-        UserError: with the first conjunct that those before it exclude.
+        UserError: earlier conjuncts exclude a conjunct; the message has the first such one.
     """
     conflict = find_conflict([predicate for predicate, _ in terms])
     if conflict is not None:
@@ -167,13 +167,14 @@ def check_select(terms: Sequence[Term], context: Context) -> None:
 
 
 def check_pattern(terms: Sequence[Term], plan: SeqPlan, context: Context) -> None:
-    """Refuses conjuncts that exclude each other or what the pattern of ``plan`` says.
+    """Refuse conjuncts that exclude each other or contradict the pattern of ``plan``.
 
-    Conditions on a negated step do not bind the others: each is looked at with them alone. That no
-    event can satisfy it is no fault (``never_counts``); text beside a number is a slip there too.
+    Conditions on a negated step do not restrict other steps, so each negated step is checked
+    together with the conditions on positive steps. A negated step that no event can satisfy is no
+    error (``never_counts``), but a comparison of one value with text and with numbers is.
 
     Raises:
-        UserError: with the first conjunct that those before it exclude.
+        UserError: earlier conjuncts exclude a conjunct; the message has the first such one.
     """
     found: tuple[int, UserError] | None = None
     for alias in [None, *sorted(step.alias for step in plan.steps if step.negated)]:
@@ -195,8 +196,9 @@ def never_counts(predicates: Sequence[Predicate], alias: str, plan: SeqPlan) -> 
 def _conflict(
     terms: Sequence[Term], alias: str | None, plan: SeqPlan
 ) -> tuple[Conflict | None, list[int], list[_Known]]:
-    """Of the ``terms`` on positive steps and, if ``alias`` is one, on this negated step; with the
-    places of these terms, and what is known besides.
+    """Return the conflict of the ``terms`` on positive steps and on the negated step ``alias``
+    (None: on positive ones only), the places of these terms, and the limits that the pattern
+    implies.
     """
     negated = {step.alias for step in plan.steps if step.negated}
     scope = set[str]() if alias is None else {alias}
@@ -210,7 +212,7 @@ def _conflict(
 
 
 def _known(conditions: Sequence[Predicate], plan: SeqPlan, shape: Shape) -> Iterator[_Known]:
-    """The limits that the pattern implies for the values in ``conditions``, with reasons."""
+    """Yield the limits that the pattern implies for the values in ``conditions``, with reasons."""
     places = {step.alias: place for place, step in enumerate(plan.steps)}
     before = set(shape.before)
     for between in shape.between:
@@ -254,7 +256,7 @@ def _refusal(
 
 def _quotation(text: str, at: Span) -> str:
     end = at[1]
-    # The place of IN ends with its last value.
+    # The place of IN ends at its last constant.
     while text.count("(", at[0], end) > text.count(")", at[0], end) and text[end:][:1] in (
         " ",
         ")",

@@ -1,6 +1,6 @@
-"""Patterns of intervals (Z10 4.1): trees of SEQ and PAL, and what they ask of end points.
+"""Patterns of intervals (Z10 4.1): trees of SEQ and PAL, and their constraints on end points.
 
-A pattern is read so if it has a PAL or a relation anywhere; else its steps are in the order of
+A pattern with a PAL or a relation is one of intervals; in others, the steps are in the order of
 ``engine.query.analysis.pattern``.
 """
 
@@ -50,14 +50,14 @@ from slackwater.engine.query.plan import (
 
 
 SEQUEL: Final = frozenset({",", "BEFORE"})
-"""Between two parts of a SEQ these say the same."""
+"""Links with the same meaning between two parts of a SEQ."""
 COUNT_MAX: Final = 60
 _SHORT: Final = {allens: word for word, allens in SHORT.items()}
-"""Z10's words for relations, by Allen's."""
+"""Names of relations in Z10, by Allen's names."""
 
 
 def is_tree(node: s.PatternNode) -> bool:
-    """Whether the pattern is one of intervals: it has a PAL or a relation."""
+    """Whether the pattern has a PAL or a relation, so it is a pattern of intervals."""
     return not isinstance(node, s.IseqNode) and any(
         each.op == "PAL" or any(relation.word != "," for relation in each.relations)
         for each in s.inside(node)
@@ -66,23 +66,23 @@ def is_tree(node: s.PatternNode) -> bool:
 
 
 class TreePattern(Pattern):
-    """``tree`` is what is written; ``links``: the place of each link in the text.
+    """``tree``: the pattern as written; ``links``: the place of each link in the text.
 
     Raises:
-        UserError: a step's name, a negation, a relation or a group is at fault.
+        UserError: a step's name, a negation, a relation or a group is invalid.
     """
 
     def __init__(self, parsed: s.PatternNode, text: str) -> None:
         self.links: dict[int, Span] = {}
-        """By the id of a ``IntervalLink``, its place in the text."""
+        """The place of each ``IntervalLink`` in the text, by its id."""
         self.kept: list[IntervalLink] = []
         self.outermost = parsed
         super().__init__(parsed, text)
-        # A tree is no Group; those who want groups have ``Pattern``.
+        # A tree is no Group; ``Pattern`` is for callers that need groups.
         self.root: Tree = self.tree  # type: ignore[assignment]
 
     def trees(self) -> list[Tree]:
-        """``root`` once for each combination of the ORs' alternatives, without OR.
+        """Return ``root`` for each combination of the ORs' alternatives, without OR.
 
         Raises:
             UserError: there are too many, or one of them has no positive step.
@@ -123,7 +123,7 @@ class TreePattern(Pattern):
         return tree
 
     def _either(self, node: s.GroupNode, *, negated: bool) -> NoReturn:  # noqa: ARG002
-        """A step of several types has no place among intervals."""
+        """Refuse a step of several types, which a pattern of intervals cannot have."""
         assert node.alias is not None
         message = f"{node.alias.text!r} names a group in a pattern with PAL or a relation"
         hint = "give each step an alias of its own: OR(A a, B b)"
@@ -151,7 +151,7 @@ class TreePattern(Pattern):
         return link
 
     def _check_around(self, tree: Tree) -> None:
-        """Refuses two relations around negated steps: one relates the neighbours of these."""
+        """Refuse two relations around negated steps, as one relates the steps on both sides."""
         steps = list(self.steps.values())
         words: list[IntervalLink] = []
         for number, part in enumerate(tree.parts[1:], 1):
@@ -172,7 +172,7 @@ class TreePattern(Pattern):
 
 
 class Fact(NamedTuple):
-    """Point ``low`` is not after ``high``; ``strict``: it is before it."""
+    """Point ``low`` is not after ``high``; ``strict``: it is before ``high``."""
 
     low: int
     high: int
@@ -190,12 +190,12 @@ class Fact(NamedTuple):
 
 
 def start(step: int) -> int:
-    """The point at which ``step`` begins."""
+    """Return the start point of ``step``."""
     return 2 * step
 
 
 def end(step: int) -> int:
-    """The point at which ``step`` ends."""
+    """Return the end point of ``step``."""
     return 2 * step + 1
 
 
@@ -206,17 +206,17 @@ def implies(facts: np.ndarray, fact: Fact) -> bool:
 
 # From a tree to relations, conditions and scopes of its steps (SPEC 4.8).
 #
-# A part of several steps spans from the first of their starts to the last of their ends. So each
-# relation of two parts compares the minimum or maximum of some points with that of others. It is a
-# conjunction of *clauses*, and a clause is a disjunction of facts. A clause of one fact becomes a
-# relation, which the kernel searches by; others become conditions.
+# A part of several steps lasts from its earliest start to its latest end. So each relation of two
+# parts compares minima or maxima of points. It is a conjunction of *clauses*, and a clause is a
+# disjunction of facts. A clause with one fact becomes a relation, by which the kernel searches;
+# others become conditions.
 
 
 ASSIGNMENTS_MAX: Final = 720
 
 
 class Side(NamedTuple):
-    """The first (``latest``: the last) of ``points``."""
+    """The earliest (``latest``: the latest) of ``points``."""
 
     points: tuple[int, ...]
     latest: bool
@@ -230,7 +230,7 @@ class Clause(NamedTuple):
 
 
 class ContradictionError(Exception):
-    """The relation ``link`` contradicts the others, or cannot hold by itself."""
+    """The relation ``link`` contradicts the others, or can never hold."""
 
     def __init__(self, link: IntervalLink, message: str) -> None:
         super().__init__(message)
@@ -238,10 +238,10 @@ class ContradictionError(Exception):
 
 
 def clauses_of(left: Side, right: Side, link: IntervalLink, *, strict: bool) -> Iterator[Clause]:
-    """The clauses for ``left`` before ``right`` (not ``strict``: not after it).
+    """Yield the clauses for ``left`` before ``right`` (not ``strict``: not after it).
 
-    Of a latest ``left`` every point must be before, of an earliest one some point; of ``right`` it
-    is the other way round.
+    If ``left`` is the latest of its points, every point must be before, else some point; for
+    ``right`` it is the opposite.
     """
     lows = [(point,) for point in left.points] if left.latest else [left.points]
     highs = [right.points] if right.latest else [(point,) for point in right.points]
@@ -252,7 +252,7 @@ def clauses_of(left: Side, right: Side, link: IntervalLink, *, strict: bool) -> 
 def relation_clauses(
     word: str, left: tuple[int, ...], right: tuple[int, ...], link: IntervalLink
 ) -> list[Clause]:
-    """The clauses of Allen's relation ``word`` of parts with these steps (L10 Table 5.1)."""
+    """Return the clauses of Allen's relation ``word`` of parts with these steps (L10 Table 5.1)."""
     found: list[Clause] = []
     for mine, op, other in allen_relation("BEFORE" if word == "," else word):
         one, two = _side(left, mine), _side(right, other)
@@ -265,15 +265,15 @@ def relation_clauses(
 
 
 def _side(steps: tuple[int, ...], point: str) -> Side:
-    """The beginning (``ts``) or the end (``te``) of a part of these ``steps``."""
+    """Return the start (``ts``) or the end (``te``) of a part with these ``steps``."""
     latest = point == "te"
     return Side(tuple(map(end if latest else start, steps)), latest)
 
 
 def _counted_relations(x: int, y: int) -> tuple[tuple[Fact, ...], ...]:
-    """The facts of each of the five counted relations of x, on the left, to y (Z10 Eq 1):
-    contains, is finished by, meets, overlaps, starts with; and last, before. Zero-length
-    intervals have none of these.
+    """Return the facts for each of the five counted relations of x, on the left, to y (Z10 Eq 1):
+    contains, is finished by, meets, overlaps, starts with; and last, before. Zero-length intervals
+    have none of these.
     """
     xs, xe, ys, ye = start(x), end(x), start(y), end(y)
 
@@ -292,9 +292,9 @@ def _counted_relations(x: int, y: int) -> tuple[tuple[Fact, ...], ...]:
 
 @dataclass(slots=True)
 class Meaning:
-    """The constraints of one tree without OR. ``relations`` and ``conditions``: on positive steps.
-    ``scopes``: of the negated ones. ``starts``, ``ends``: aliases of steps whose start (end) alone
-    is enough for the tree.
+    """The constraints of one tree without OR. ``relations`` and ``conditions`` are on positive
+    steps, ``scopes`` on negated ones. ``starts``, ``ends``: aliases of steps whose start (end)
+    alone suffices for the tree.
     """
 
     steps: Sequence[Step]
@@ -310,10 +310,10 @@ class Meaning:
 
 
 def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
-    """The constraints of ``tree``, whose places are those of ``steps``.
+    """Return the constraints of ``tree``, whose places are the places of ``steps``.
 
     Raises:
-        ContradictionError: no events can fulfil them.
+        ContradictionError: no events can satisfy them.
     """
     found = Meaning(steps)
     clauses: list[Clause] = []
@@ -328,7 +328,7 @@ def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
     clauses = _propagate(clauses, facts)
     name = _namer(steps)
     single = [fact for (fact, *rest), _ in clauses if not rest]
-    # Of two facts about one pair of points the strict one is stronger.
+    # If two facts are about one pair of points, the strict one is stronger.
     stated = {(fact.low, fact.high): fact for fact in sorted(single, key=lambda f: f.strict)}
     found.scopes = [_narrow_scope(scope, facts) for scope in found.scopes]
     needed = list(stated.values()) + [
@@ -356,7 +356,7 @@ def _collect(
     tree: Tree, found: Meaning, clauses: list[Clause],
     count_links: list[tuple[tuple[int, ...], int, IntervalLink]], *, outermost: bool = False,
 ) -> tuple[int, ...]:  # fmt: skip
-    """The positive steps below ``tree``; adds its clauses, counted relations and scopes."""
+    """Return the positive steps below ``tree``; add its clauses, counted relations and scopes."""
     spans: list[tuple[int, ...]] = []
     words: list[IntervalLink] = []
     waiting: list[tuple[int, int]] = []
@@ -392,10 +392,10 @@ def _scope(
     *,
     outermost: bool,
 ) -> Scope:
-    """The scope of a negated step before ``spans[number]``.
+    """Return the scope of a negated step before ``spans[number]``.
 
-    Parts that are joined by a relation other than BEFORE belong together. At an end of the pattern
-    the scope is bounded by the whole match (SPEC 4.1).
+    Parts that are joined by a relation other than BEFORE and AFTER belong together. At an end of
+    the pattern the scope is bounded by the whole match (SPEC 4.1).
     """
     everything = tuple(sorted(place for span in spans for place in span))
     if not number or number == len(spans):
@@ -414,9 +414,10 @@ def _scope(
 
 
 def _narrow_scope(scope: Scope, facts: np.ndarray) -> Scope:
-    """``scope`` without the steps that never begin first, as these do not bound it.
+    """Return ``scope`` without the steps that never begin first, as these do not bound it.
 
-    At the end of the pattern, where all of ``after`` bound it: without those that never begin last.
+    At the end of the pattern, where all of ``after`` bound it, the steps that never begin last are
+    left out.
     """
 
     def firsts(places: tuple[int, ...], *, latest: bool = False) -> tuple[int, ...]:
@@ -437,7 +438,7 @@ def _narrow_scope(scope: Scope, facts: np.ndarray) -> Scope:
 
 
 def _propagate(clauses: list[Clause], facts: np.ndarray) -> list[Clause]:
-    """Unit propagation: the remaining clauses; facts of single-fact clauses go to ``facts``."""
+    """Propagate clauses with one fact into ``facts``; return the remaining clauses."""
     pending, changed = clauses, True
     while changed:
         changed = False
@@ -460,7 +461,7 @@ def _propagate(clauses: list[Clause], facts: np.ndarray) -> list[Clause]:
 def _assignments(
     left: tuple[int, ...], right: int, link: IntervalLink, facts: np.ndarray
 ) -> list[tuple[Fact, ...]]:
-    """The combinations of facts under which the five counts of ``link`` hold (Z10 5.1)."""
+    """Return the combinations of facts for which the five counts of ``link`` hold (Z10 5.1)."""
     assert link.counts is not None
     if sum(link.counts) > len(left):
         message = f"{sum(link.counts)} events are counted, and {len(left)} are at the left"
@@ -495,7 +496,7 @@ def _possible(combination: tuple[Fact, ...], facts: np.ndarray) -> bool:
 def _implied(
     places: tuple[int, ...], stated: dict[tuple[int, int], Fact], facts: np.ndarray
 ) -> dict[tuple[int, int], Fact]:
-    """Implied facts of steps without a stated relation; they narrow the search."""
+    """Return implied facts for steps without a stated relation; they narrow the search."""
     pairs = {frozenset((low >> 1, high >> 1)) for low, high in stated}
     found = {}
     for x, y in permutations(places, 2):
@@ -510,12 +511,13 @@ def _implied(
 
 
 def _halves(found: Meaning, needed: list[Fact]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of which steps one half may be enough: an end that must be before something, or a start that
-    must be after something, must be known; of the other ones the known half says as much.
+    """Return the steps whose start alone may suffice, and those whose end alone may suffice.
+
+    An end that must be before a point, or a start that must be after one, is necessary.
     """
     lows = {fact.low for fact in needed}
     highs = {fact.high for fact in needed}
-    # When a negated step begins is compared with the starts after it, or with all of them.
+    # The start of a negated step is compared with the starts after it, or with all of them.
     for scope in found.scopes:
         at_an_end = not scope.before or not scope.after
         highs |= set(map(start, found.positive if at_an_end else scope.before))
@@ -532,7 +534,7 @@ def _compared(fact: Fact, name: Callable[[int], Attribute]) -> Predicate:
     return Comparison("<" if fact.strict else "<=", name(fact.low), name(fact.high))
 
 
-# The plan of a pattern of intervals: a branch for each alternative of its ORs.
+# The plan of a pattern of intervals, with a branch for each alternative of its ORs.
 
 
 _OF_END = frozenset({"te", "raw_te"})
@@ -540,7 +542,7 @@ _OF_START = frozenset({"ts", "raw_ts", "ref"})
 
 
 def bare_branches(name: str, pattern: TreePattern) -> list[SeqPlan]:
-    """Per alternative of ``pattern`` its steps, and what the tree asks of them.
+    """Return for each alternative of ``pattern`` its steps and the constraints of the tree.
 
     Raises:
         UserError: an alternative has no positive step, or its relations exclude one another.
@@ -567,9 +569,9 @@ def tree_plan(
     whole: SeqPlan, branches: tuple[SeqPlan, ...], pattern: TreePattern, terms: Sequence[Term],
     returned: tuple[tuple[Attribute, ...], tuple[Computed, ...]],
 ) -> TreePlan:  # fmt: skip
-    """The plan of ``branches``.
+    """Return the plan of ``branches``.
 
-    A step needs the whole of its interval if the query reads the half that may be lacking.
+    A step needs its whole interval if the query reads the end point that may be missing.
     """
     named = [attribute for term in terms for attribute in attributes_in(term.predicate)]
     named += returned[0]
@@ -579,7 +581,7 @@ def tree_plan(
     branches = tuple(
         replace(
             branch,
-            # A negated step counts by its start.
+            # Only the start of a negated step counts.
             starts=tuple(
                 alias
                 for alias in (*branch.starts, *(one.alias for one in branch.steps if one.negated))

@@ -1,7 +1,8 @@
-"""The TList of an ISEQ: from its restrictions to relations of a plan.
+"""Converts the TList of an ISEQ to relations of a plan.
 
-Source: L10 5.3.1. A disjunction becomes one condition; relations that all of its alternatives imply
-are added. So each combination of events matches once, however many alternatives it satisfies.
+Source: L10 5.3.1. A disjunction becomes one condition, and the relations that all of its
+alternatives imply are added. So each combination of events matches once, even if it satisfies
+several alternatives.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Restrictions(QueryReader):
     Args:
         node: the ISEQ.
         steps: its steps, by alias.
-        spans: the place of each in the text.
-        text: of the query.
+        spans: the place of each step in the text.
+        text: the query.
     """
 
     def __init__(
@@ -62,15 +63,17 @@ class Restrictions(QueryReader):
         self.node, self.steps, self.spans, self.text = node, list(steps.values()), spans, text
         self._number = {alias: number for number, alias in enumerate(steps)}
         self._written: list[tuple[Span, str]] = []
-        """Restrictions of two end points in written order, which edges name by place."""
+        """Restrictions of two end points in written order; an edge's ``place`` is an index of this
+        list.
+        """
 
     def read(self, *, bounded: bool) -> tuple[tuple[PointRelation, ...], list[Term]]:
-        """Relations between positive steps and of negated ones with them, and further conditions,
-        which are treated as part of WHERE. ``bounded``: the query has a WITHIN.
+        """Return relations of positive steps, and of negated steps with them, and further
+        conditions, which are treated as part of WHERE. ``bounded``: the query has a WITHIN.
 
         Raises:
-            UserError: a name, a relation to itself, a contradiction, or a negated step of which
-                nothing says when it counts.
+            UserError: an invalid name, a relation of a step to itself, a contradiction, or a
+                negated step without a latest time.
         """
         by_negated: dict[int | None, list[s.TListNode]] = {None: []}
         for restriction in self._conjuncts(self.node.restrictions):
@@ -97,7 +100,7 @@ class Restrictions(QueryReader):
         return points, terms
 
     def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
-        """Single restrictions: a chain ``a < b < c`` becomes two of them."""
+        """Yield single restrictions: a chain ``a < b < c`` becomes two of them."""
         for node in nodes:
             if isinstance(node, s.Operation) and node.op == "and":
                 yield from self._conjuncts(node.parts)
@@ -111,7 +114,7 @@ class Restrictions(QueryReader):
         return (each for each in s.inside(node) if not isinstance(each, s.Operation))
 
     def _negated_in(self, node: s.TListNode) -> int | None:
-        """The number of the negated step that a restriction names; None: it names none."""
+        """Return the number of the negated step that a restriction names; None: there is none."""
         named: dict[int, None] = {}
         for literal in self._literals(node):
             if isinstance(literal, s.AllenNode):
@@ -127,7 +130,9 @@ class Restrictions(QueryReader):
         return negated[0] if negated else None
 
     def _step(self, name: s.Name) -> int:
-        """The number of a step by its alias, or by its type if only one step has this type."""
+        """Return the number of a step by its alias, or by its type if only one step has this
+        type.
+        """
         number = self._number.get(name.text)
         if number is not None:
             return number
@@ -145,7 +150,9 @@ class Restrictions(QueryReader):
     def _alternatives(
         self, nodes: Sequence[s.TListNode], known: Sequence[o.Edge]
     ) -> list[_Alternative]:
-        """The ways to satisfy ``nodes`` and ``known``, without those that imply another one."""
+        """Return the ways to satisfy ``nodes`` and ``known``, without those that imply another
+        one.
+        """
         count = prod(_count(node) for node in nodes)
         if count > ALTERNATIVES_MAX:
             message = f"the ORs make {count} combinations; at most {ALTERNATIVES_MAX} are answered"
@@ -198,7 +205,9 @@ class Restrictions(QueryReader):
             yield from o.edges_of(points[number], sign, points[number + 1], place)
 
     def _known(self, reach: np.ndarray) -> list[o.Edge]:
-        """The closure ``reach`` of the positive steps as edges; further edges may close a cycle."""
+        """Return the closure ``reach`` of positive steps as edges; further edges may close a
+        cycle.
+        """
         return [
             o.Edge(below, above, int(reach[below, above]), o.DERIVED)
             for below, above in np.argwhere(reach > 0).tolist()
@@ -228,14 +237,14 @@ class Restrictions(QueryReader):
         self, alternatives: list[_Alternative], common: np.ndarray, negated: int | None = None,
         positive: np.ndarray | None = None,
     ) -> list[Term]:  # fmt: skip
-        """Conditions that relations of two steps cannot express: on the two ends of one interval,
-        and disjunctions.
+        """Return conditions that relations of two steps cannot express: on the two ends of one
+        interval, and disjunctions.
 
-        ``negated``: the negated step that the alternatives restrict. Each condition names it, also
-        where the rest implies the restriction; else it would be one on positive steps.
+        ``negated``: the negated step that the alternatives restrict. Each condition names it, even
+        if the rest implies the restriction, as it would otherwise restrict positive steps.
         ``positive``: the closure of the positive steps alone.
         """
-        # Where clocks err, a restriction of one interval's ends is stronger than what it implies
+        # With clock errors, a restriction of one interval's ends is stronger than its consequences
         # for two intervals.
         end_orders = [_end_order(one.edges) for one in alternatives]
         found = {each for each in o.reduction(common) if each.left // 2 == each.right // 2}
@@ -269,8 +278,8 @@ class Restrictions(QueryReader):
     def _of_positive_steps(
         self, negated: int, positive: np.ndarray, shared: set[o.Restriction]
     ) -> list[Predicate]:
-        """What every alternative of a negated step implies for other steps alone, as one condition
-        that names the negated step and stays in one piece.
+        """Return what all alternatives of a negated step imply for other steps alone, as one
+        condition that names the negated step and cannot be split.
         """
         of_others = {each for each in shared if negated not in (each.left // 2, each.right // 2)}
         more = sorted(o.not_implied(positive, list(of_others)))
@@ -282,7 +291,7 @@ class Restrictions(QueryReader):
         return [Logic("not", (Logic("or", (*excluded, never)),))]
 
     def _check_scope(self, number: int, reach: np.ndarray, *, bounded: bool) -> None:
-        """Refuses a negated step without a latest time: it could never be known to be absent."""
+        """Refuse a negated step without a latest time, as it could never be known to be absent."""
         alias = self.steps[number].alias
         ends = [2 * n + 1 for n, step in enumerate(self.steps) if not step.negated]
         starts = [point - 1 for point in ends]
@@ -310,7 +319,7 @@ def _count(node: s.TListNode) -> int:
 
 
 def _ways(node: s.TListNode) -> list[tuple[Literal, ...]]:
-    """The literals of each alternative of ``node``."""
+    """Return the literals of each alternative of ``node``."""
     if not isinstance(node, s.Operation):
         return [(node,)]
     ways = [_ways(term) for term in node.parts]
@@ -324,7 +333,7 @@ def _aliases(predicate: Predicate) -> Iterator[str]:
 
 
 def _end_order(edges: Iterable[o.Edge]) -> set[o.Restriction]:
-    """The restrictions of one interval's start and end, without ``start <= end``."""
+    """Return the restrictions of one interval's start and end, without ``start <= end``."""
     found = set()
     for below, above, label, place in edges:
         if place >= 0 and below // 2 == above // 2 and (label == o.LESS or below > above):

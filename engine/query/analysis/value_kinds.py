@@ -16,16 +16,16 @@ from slackwater.engine.query.language.mistakes import Span, refuse
 from slackwater.engine.query.plan import Arithmetic, Attribute, Constant, Expression
 from slackwater.engine.query.repeat_plan import TIMES
 
-# Values of a condition with their kinds, and the kind that two of them have in common.
+# Values of a condition with their kinds, and the common kind of two values.
 #
 # A number without a unit that is compared with a time is in the trace's time unit.
 
 
 class Context(Struct, frozen=True):
-    """What conditions of one query share: its text, its time unit, and what its names mean.
+    """The shared context of a query's conditions: its text, time unit, and the meaning of names.
 
-    ``collected``: the aggregate that a call is, of a pattern whose steps repeat; else None.
-    ``kinds``: of the values of names, where they are known.
+    ``collected``: returns the aggregate that a call means in a pattern with repeated steps; else
+    None. ``kinds``: the kinds of named values, if known.
     """
 
     text: str
@@ -46,7 +46,7 @@ class Typed(Struct, frozen=True):
 
 
 def unify_pair(left: Typed, right: Typed, at: Span, context: Context) -> tuple[Typed, Typed]:
-    """Both sides of a comparison; a plain number that is compared with a time is in ns."""
+    """Return both sides of a comparison; a plain number that is compared with a time becomes ns."""
     if not comparable(left.kind, right.kind):
         hint = comparison_hint(left.kind, right.kind, left.expression, right.expression)
         raise context.refuse(at, f"{left.kind} is compared with {right.kind}", hint)
@@ -60,7 +60,7 @@ def _in_time_unit(typed: Typed, other: Typed, at: Span, context: Context) -> Typ
 
 
 def _to_ns(expression: Expression, at: Span, context: Context) -> Expression:
-    """A plain number, or a sum or multiple of such, from the trace's time unit to ns."""
+    """Convert a plain number, or a sum or multiple of such, from the trace's time unit to ns."""
     scale = unit_ns(context.time_unit)
     match expression:
         case Constant(value=number) if scale > 1:
@@ -77,7 +77,7 @@ def _to_ns(expression: Expression, at: Span, context: Context) -> Expression:
 
 
 def int64_constant(number: int, at: Span, context: Context) -> Constant:
-    """The constant ``number``.
+    """Return the constant ``number``.
 
     Raises:
         UserError: it does not fit into int64.
@@ -90,7 +90,7 @@ def int64_constant(number: int, at: Span, context: Context) -> Constant:
 def unify_kinds(
     values: list[tuple[Typed, Span]], context: Context
 ) -> tuple[list[Expression], ValueKind]:
-    """Alternative values (of CASE, ``coalesce``) in one kind, and that kind.
+    """Return alternative values (of CASE, ``coalesce``) in one kind, and that kind.
 
     Raises:
         UserError: their kinds differ, such as text and numbers.
@@ -113,7 +113,9 @@ def unify_kinds(
 
 
 def comparison_hint(first: ValueKind, second: ValueKind, *values: Expression) -> str:
-    """The hint for two values that cannot be compared; ``values``: the expressions, if known."""
+    """Return the hint for two values that cannot be compared; ``values``: the expressions, if
+    known.
+    """
     kinds = {first, second}
     texts = [each.value for each in values if isinstance(each, Constant)]
     if ValueKind.TRUTH in kinds:
@@ -130,7 +132,9 @@ def comparison_hint(first: ValueKind, second: ValueKind, *values: Expression) ->
 
 
 def argument_hint(kind: ValueKind, kinds: set[ValueKind], value: Expression | None = None) -> str:
-    """The hint for an argument of ``kind`` where a function or an operator takes ``kinds``."""
+    """Return the hint for an argument of ``kind`` where a function or an operator takes
+    ``kinds``.
+    """
     if ValueKind.TEXT in kinds:
         if isinstance(value, Constant):
             return f"text goes in single quotes: '{value.value}'"
@@ -156,22 +160,22 @@ def _is_number(text: str) -> bool:
 
 
 def is_attrs(name: s.Name) -> bool:
-    """Whether it is ``attrs``, which qualifies an event's own attributes."""
+    """Whether ``name`` is ``attrs``, which qualifies an event's own attributes."""
     return name.text == ATTRS and not name.quoted
 
 
 def attribute_of(parts: Sequence[s.Name]) -> tuple[list[s.Name], str]:
-    """The qualifiers of an attribute, and its name in a plan."""
+    """Return the qualifiers of an attribute, and its name in a plan."""
     *before, last = parts
     qualified = bool(before) and is_attrs(before[-1])
     return before[: len(before) - qualified], attribute_name(last.text, qualified=qualified)
 
 
 def member_of(reference: s.Reference, text: str, owner: str) -> str:
-    """The attribute that ``reference`` names behind its first part, which is ``owner``.
+    """Return the attribute that ``reference`` names after its first part, which is ``owner``.
 
     Raises:
-        UserError: it names no attribute, or one of an attribute.
+        UserError: it names no attribute, or has too many parts.
     """
     alias, *rest = reference.parts
     if not rest:
@@ -188,10 +192,10 @@ def member_of(reference: s.Reference, text: str, owner: str) -> str:
 
 
 def whole_number(number: s.Number, most: int, text: str, message: str, hint: str) -> int:
-    """From 1 to ``most``.
+    """Return a number from 1 to ``most``.
 
     Raises:
-        UserError: the number is outside this range; says ``message``.
+        UserError: the number is outside this range; the error is ``message``.
     """
     found = s.whole(number.text)
     if not 1 <= found <= most:
@@ -200,7 +204,7 @@ def whole_number(number: s.Number, most: int, text: str, message: str, hint: str
 
 
 def check_label(item: s.Item, label: str, taken: Iterable[str], text: str, noun: str) -> None:
-    """Refuses a duplicate label.
+    """Refuse a duplicate label.
 
     Raises:
         UserError: ``label`` is in ``taken``.
@@ -211,16 +215,16 @@ def check_label(item: s.Item, label: str, taken: Iterable[str], text: str, noun:
         raise refuse(text, at, f"two {noun} are named {label!r}", hint)
 
 
-# How often something occurs: ``*``, ``+``, ``?``, ``{3}``, ``{3,}``, ``{3,5}``.
+# Repetition: ``*``, ``+``, ``?``, ``{3}``, ``{3,}``, ``{3,5}``.
 
 
 def repetition_bounds(
     words: tuple[str, ...], limit: int, at: Span, text: str
 ) -> tuple[int, int | None]:
-    """The least and the most number of times (None: unbounded).
+    """Return the least and the most repetitions (None: unbounded).
 
     Raises:
-        UserError: no whole numbers up to ``limit``, or the second one is below the first.
+        UserError: a number is above ``limit``, or the second one is below the first.
     """
     if len(words) == 1 and words[0] in TIMES:
         return TIMES[words[0]]
@@ -243,10 +247,10 @@ C = TypeVar("C", bound=s.Clause)
 
 
 def only_clause(clauses: tuple[s.Clause, ...], kind: type[C], text: str) -> C | None:
-    """The one clause of ``kind``, if there is one.
+    """Return the clause of ``kind``, if there is one.
 
     Raises:
-        UserError: there are two.
+        UserError: there are several.
     """
     found = [clause for clause in clauses if isinstance(clause, kind)]
     if len(found) > 1:
@@ -257,5 +261,5 @@ def only_clause(clauses: tuple[s.Clause, ...], kind: type[C], text: str) -> C | 
 
 
 def unsupported(text: str, at: Span, what: str) -> UserError:
-    """The error for syntax that the grammar accepts and no operator implements."""
+    """Return the error for syntax that the grammar accepts and no operator implements."""
     return refuse(text, at, f"{what} is not supported by this version")
