@@ -68,10 +68,10 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
 
 
 def parse_span(text: str, default_unit: str, what: str) -> int:
-    """Parse a duration as ``parse_duration`` does, up to a limit; ``what`` names it in an error.
+    """Parse a duration as ``parse_duration`` does, with a limit; ``what`` names it in an error.
 
     Raises:
-        UserError: as there, or longer than ``DURATION_MAX_NS``.
+        UserError: as ``parse_duration``, or the duration is longer than ``DURATION_MAX_NS``.
     """
     found = parse_duration(text, default_unit)
     if found > DURATION_MAX_NS:
@@ -80,7 +80,8 @@ def parse_span(text: str, default_unit: str, what: str) -> int:
 
 
 def exact_units(ns: int, unit: int) -> str:
-    """``ns`` in units of so many ns, as a decimal number from which it can be read again.
+    """Return ``ns`` in units of ``unit`` ns, as a decimal number with which it can be parsed
+    exactly.
 
     >>> exact_units(1_500_000_000, 10**9), exact_units(-7, 1), exact_units(90, 60)
     ('1.5', '-7', '1.5')
@@ -92,7 +93,8 @@ def exact_units(ns: int, unit: int) -> str:
 
 
 def neat(duration_ns: int, apart: str = "") -> str:
-    """A duration rounded up to three digits, as an order takes it; ``apart`` is before the unit.
+    """Return a duration rounded up to three digits, as settings take it; ``apart``: before the
+    unit.
 
     >>> neat(123_456_789), neat(1_500), neat(0), neat(2), neat(7_200_000_000_001)
     ('124ms', '1.5us', '0ns', '2ns', '2.01h')

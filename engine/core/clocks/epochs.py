@@ -26,8 +26,9 @@ from slackwater.engine.kernels.records import NONE, NS_PER_S, Record, record
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per clock, for events that were stamped before the newest sync."""
 REFUTES_NS: Final = 1_000
-"""An event that arrives before it can have happened by less than this refutes no bound: software
-timestamps are no better, and small examples count in single nanoseconds."""
+"""An event with an earlier arrival than possible, but by less than this, refutes no bound: software
+timestamps are no more precise, and small examples count in single nanoseconds.
+"""
 EPOCH: Final = record(
     "start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt", "regime", "refuted"
 )
@@ -64,10 +65,11 @@ _BEFORE: Final = UNKNOWN_EPOCH - 1
 STATUSES: Final = ("synchronized", "free-running", "disrupted", "unknown")
 """The status of a clock at an event, from good to bad (SPEC 2; terms of ClockBound)."""
 CLOCK_STATUS: Final = "clock_status"
-"""Column of released events, and field of results: a place in ``STATUSES``; left out where all are
-synchronized."""
+"""Column of released events, and field of results: an index into ``STATUSES``; omitted if all are
+synchronized.
+"""
 FREE_RUNNING_NS: Final = 300 * NS_PER_S
-"""So long after its last sync a clock is free-running; agents synchronise every minute."""
+"""A clock is free-running this long after its last sync; agents synchronise every minute."""
 UNANCHORED: Final = 2**62
 """The anchor of a sync without a time that came before any event of its clock."""
 
@@ -130,8 +132,8 @@ def first_refuted(
     clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, arrival: np.ndarray,
     is_event: np.ndarray, guard: int,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """(row, place of the epoch, by how much [ns]) of the first event that arrived before
-    ``ref - unc``; row -1: none did.
+    """Return (row, place of the epoch, excess [ns]) of the first event that arrived before ``ref -
+    unc``; row -1: there is none.
     """
     for i in range(len(clock)):
         if clock[i] < 0 or (len(is_event) > 0 and not is_event[i]):
@@ -213,7 +215,7 @@ STAMPED_BY: Final = "stamped_by"
 """Column of results that others read as events: the clock of their own events. Their ``clock`` is
 that of their source."""
 SPANS_KEPT: Final = 256
-"""Most spans of time with unknown clocks that an operator remembers."""
+"""Most spans with unknown clocks that an operator remembers."""
 _NONE: Final = np.empty(0, np.int64)
 CLOCKS_KEPT: Final = 1024
 """Most clocks whose last known time an operator remembers, at least."""
@@ -302,7 +304,7 @@ def known_since(known_at: np.ndarray, codes: Sequence[int] | np.ndarray) -> np.n
 
 
 def _upcoming(choice: ClockChoice, site: str) -> tuple[set[str], set[str]]:
-    """The clocks that will come, and those of them that are unknown."""
+    """Return the clocks that are expected, and the unknown ones among them."""
     mine = [each for each in choice.upcoming if each.site == site]
     clocks = {clock for each in mine for clock, _ in each.lanes}
     known = {name for name, _, _ in choice.declared}.union(*(each.synced for each in mine))
@@ -320,7 +322,7 @@ def _are_mixed(clocks: set[_Name], unknown: set[_Name], declared: set[_Name]) ->
 
 
 def unknown_read(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> tuple[str, ...]:
-    """The unknown clocks among those of these ``lanes``, if there will be several."""
+    """Return the unknown clocks among these ``lanes``, if several clocks are expected."""
     clocks, unknown = _upcoming(choice, site)
     declared, read = {name for name, _, _ in choice.declared}, {clock for clock, _ in lanes}
     several = not choice.exact and len(clocks) > 1 and len(read) > 1

@@ -172,24 +172,24 @@ def with_names(node: s.Node, named: Callable[[s.Call], s.Node]) -> s.Node:
 
 
 # From the written form of a condition to the plan's predicates and expressions.
+# From the syntax tree of a condition to the plan's predicates and expressions.
 #
-# Checks what can be known before any event: text against numbers, division by zero, constants
-# beyond int64. A number without a unit beside a time is in the trace's time unit.
-
+# Checks what is known before any event: text against numbers, division by zero, constants beyond
+# int64. A number without a unit that is compared with a time is in the trace's time unit.
 
 MAX_DIGITS: Final = 40
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 
 
 def _conjuncts(node: s.Node) -> list[s.Node]:
-    """The terms that AND joins at the top of ``node``, in written order."""
+    """Return the terms that AND joins at the top of ``node``, in written order."""
     if isinstance(node, s.Operation) and node.op == "and":
         return [inner for term in node.parts for inner in _conjuncts(term)]
     return [node]
 
 
 def terms_of(node: s.Node | None, context: Context) -> list[tuple[Predicate, Span]]:
-    """The predicates that must all be true for ``node`` to be, and where each is written.
+    """Return the predicates whose conjunction is ``node``, and the place of each in the text.
 
     Raises:
         UserError: as ``condition``.
@@ -204,7 +204,7 @@ def terms_of(node: s.Node | None, context: Context) -> list[tuple[Predicate, Spa
 
 
 def condition(node: s.Node, context: Context) -> Predicate:
-    """The predicate that ``node`` writes.
+    """Return the predicate for ``node``.
 
     Raises:
         UserError: ``node`` is a value rather than a condition, or compares text with numbers.
@@ -247,9 +247,8 @@ def condition(node: s.Node, context: Context) -> Predicate:
 
 
 def _checked(predicate: Predicate, node: s.Node, context: Context) -> Predicate:
-    """Refuses functions and rests of times, as what clocks may be off by goes through sums and
-    products and not through these; and functions of texts and of times that take more than one
-    event.
+    """Refuse functions and remainders of times, as clock errors can be followed only through sums
+    and products; and functions of texts and times of several events.
     """
     parts = list(inside(predicate))
     calls = [part for part in parts if isinstance(part, FunctionCall | Case)]
@@ -285,7 +284,9 @@ def _comparison(node: s.Operation[s.Node], context: Context) -> Predicate:
 
 
 def _distance(op: str, apart: Expression, other: Expression) -> Predicate:
-    """``abs(apart) op other`` as two comparisons: how far clocks err goes through them."""
+    """Convert ``abs(apart) op other`` to comparisons without ``abs``, which clock errors
+    require.
+    """
     if op in {"=", "!="}:
         either = Comparison("=", apart, other), Comparison("=", apart, _opposite(other))
         equal = Logic("or", either)
@@ -303,19 +304,20 @@ def _opposite(value: Expression) -> Expression:
 
 
 def value(node: s.Node, context: Context) -> Expression:
-    """The expression that ``node`` writes.
+    """Return the expression for ``node``.
 
     Raises:
-        UserError: ``node`` is a condition or calls a function, or is arithmetic on text.
+        UserError: ``node`` is a condition, has a wrong type, or calls a function wrongly.
     """
     return value_of(node, context).expression
 
 
 def duration_ns(duration: s.Duration, context: Context, what: str) -> int:
-    """Length of ``duration`` in ns; ``what`` names it in errors.
+    """Return the length of ``duration`` [ns]; ``what`` names it in errors.
 
     Raises:
-        UserError: not above zero, finer than 1 ns, beyond int64, or an unknown unit.
+        UserError: it is 0 or negative, finer than 1 ns, longer than 36 years, or has an unknown
+            unit.
     """
     length = _length(duration.number, context)
     if duration.negative or length == 0:
@@ -328,7 +330,7 @@ def duration_ns(duration: s.Duration, context: Context, what: str) -> int:
 def length_of(
     duration: s.Duration, zone: s.Literal | None, context: Context, what: str
 ) -> int | Period:
-    """The length that follows ``what`` [ns], or how many workdays.
+    """Return the length after the keyword ``what`` [ns], or a number of workdays.
 
     Raises:
         UserError: it is neither.
@@ -346,10 +348,10 @@ def length_of(
 
 
 def fixed_length(within: s.Within, context: Context, why: str) -> int:
-    """The length of WITHIN [ns], where it counts no workdays.
+    """Return the length of WITHIN [ns].
 
     Raises:
-        UserError: it does; ``why`` it cannot.
+        UserError: it counts workdays, which is not possible in ``why``.
     """
     length = length_of(within.duration, within.zone, context, "WITHIN")
     if isinstance(length, Period):
@@ -359,10 +361,10 @@ def fixed_length(within: s.Within, context: Context, why: str) -> int:
 
 
 def zone_of(zone: s.Literal | None, context: Context) -> str:
-    """The name of the zone that follows TIMEZONE; UTC without.
+    """Return the name of the zone after TIMEZONE; None: UTC.
 
     Raises:
-        UserError: this machine does not know it.
+        UserError: this machine does not know the zone.
     """
     if zone is None:
         return "UTC"
@@ -374,7 +376,7 @@ def zone_of(zone: s.Literal | None, context: Context) -> str:
 
 
 def _length(number: s.Number, context: Context) -> int:
-    """In ns; of ``1 min 30 s`` the sum."""
+    """Return the length [ns]; ``1 min 30 s`` is a sum."""
     return _one_length(number, context) + sum(_one_length(each, context) for each in number.more)
 
 
@@ -420,7 +422,7 @@ def _membership(node: s.Operation[s.Node], context: Context) -> Membership:
 
 
 def value_of(node: s.Node, context: Context) -> Typed:
-    """``value``, and what kind it is of."""
+    """Return ``value`` and its kind."""
     match node:
         case s.Reference():
             attribute = replace(context.resolve(node), at=node.parts[-1].at)
@@ -518,7 +520,8 @@ def _arithmetic(node: s.Operation[s.Node], context: Context) -> Typed:
         left, right = unify_pair(left, right, node.at, context)
         kind = ValueKind.TIME if ValueKind.TIME in kinds else ValueKind.NUMBER
     else:
-        # Twice a time is a time, a time by a time is a number, and so is one over a time.
+        # A number times a time is a time; a time by a time is a number, and so is a number by a
+        # time.
         left_time, right_time = left.kind == ValueKind.TIME, right.kind == ValueKind.TIME
         one = left_time != right_time and (left_time or node.op == "*")
         kind = ValueKind.TIME if one else ValueKind.NUMBER
