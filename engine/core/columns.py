@@ -92,8 +92,8 @@ def joined_type(known: str | None, found: str) -> str | None:
 # Strings are int32 codes of the site's table (-1 = null). An attribute ``attrs.x`` has a bool mask
 # ``valid.x`` only if some record lacks it. Columns that a frame omits (``te`` = ``ts``, ``kind`` =
 # event) are omitted here too, until another frame has them: then they get their default
-# (``fill_missing``), and so do nulls. Without ``clock`` every record is stamped by its source's own
-# clock, whose code is that of the source.
+# (``fill_missing``), and so do nulls. Without ``clock`` every record has its source's own clock,
+# which has the source's code.
 
 
 Columns = dict[str, np.ndarray]

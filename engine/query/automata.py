@@ -113,7 +113,7 @@ class Alphabet:
         )
 
     def read(self, released: Released) -> np.ndarray:
-        """The symbol of each event, int32 (n,); IGNORED for those of other types."""
+        """Return the symbol of each event, int32 (n,); IGNORED for events of other types."""
         texts = released.strings.texts
         of_type = np.full(len(texts) + 1, IGNORED, np.int32)  # a null's is the last
         for event_type in self.guards:
@@ -164,10 +164,10 @@ def _name(event_type: str, truths: tuple[bool, ...]) -> str:
 
 # The languages of a constraint and of a pattern (L10 3.2.1, 3.2.2), and their automata.
 #
-# A constraint's is the set of whole traces that it allows, a pattern's that of the traces in which
-# it occurs: other events may come before, between and behind those of a match, but for negated
-# steps. Both are regular expressions. What one still asks for after an event, one expression or
-# several, is a state of its automaton.
+# A constraint's language is the set of whole traces that it allows. A pattern's language is the set
+# of traces with a match: other events may come before, between and after those of the match, except
+# for negated steps. Both are regular expressions. A state of an automaton is a set of expressions,
+# one of which the rest of the trace must match.
 #
 # Source: partial derivatives (Antimirov 1996); subset construction (Rabin and Scott 1959).
 
@@ -180,7 +180,9 @@ class Gap(Struct, frozen=True):
 
 _NOTHING: Final = RegularGroup(",", ())
 _STATES_OF_LEFT: Final = 2
-"""States of a nondeterministic automaton that one expression stands for: bounds the time, too."""
+"""Nondeterministic states per deterministic one for the limit of an expression; bounds time,
+too.
+"""
 
 
 def of_pattern(plan: SeqPlan | OrPlan) -> Regular:
@@ -314,17 +316,17 @@ def _bits(number: int) -> Iterator[int]:
         number ^= low
 
 
-# What a constraint makes certain of a pattern before the pattern is complete (L10 3.2).
+# The consequences of a constraint for a pattern before the pattern is complete (L10 3.2).
 #
-# A state stands for what a trace has been so far: where the constraint's automaton is, and where
-# the pattern's. Of the ways in which the constraint lets the trace end, all have a match
-# (SATISFIABLE: SPEC 4.6 for the definitions), none has (UNSATISFIABLE), or some have (OPEN).
+# A state summarises a trace: the state of the constraint's automaton, and of the pattern's. Among
+# the possible ends of the trace that the constraint allows, all have a match (SATISFIABLE: SPEC 4.6
+# for the definitions), none has (UNSATISFIABLE), or some have (OPEN).
 #
-# ``Encoded`` has compared what both accept beforehand (L10 Algorithms 2 and 3), so that an event is
-# one look-up. For that, states are merged only where the constraint's state is the same (L10
-# Theorem 3.3). Algorithm 2's line 19 is read as of the state just entered.
+# ``Encoded`` compares the languages in advance (L10 Algorithms 2 and 3), so that an event needs one
+# look-up. So states are merged only if the constraint's state is the same (L10 Theorem 3.3). Line
+# 19 of Algorithm 2 is read as referring to the state just entered.
 #
-# A trace that breaks its constraint is watched for the match itself from then on.
+# After a trace violates its constraint, it is only checked for the match itself.
 
 
 OPEN: Final = 0
@@ -340,19 +342,19 @@ MAX_PAIRS: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """All that run time needs of a constraint C and a pattern Q.
+    """The automaton of a constraint C and a pattern Q for run time.
 
     Attributes:
         table: int32 (states, symbols): the next state.
         verdict: int8 (states,): OPEN, SATISFIABLE (in a broken trace: there is a match) or
             UNSATISFIABLE.
-        broken: bool (states,): C has not allowed the trace.
-        ended: bool (states,): C allows nothing more after it, so the trace is over.
-        complete: bool (states,): C lets a trace end here.
-        matched: bool (states,): so it does, and there is a match: L10's intersection accepts.
-        constraint_state: int32 (states,): where C's automaton is; DEAD where it is broken.
-        moves: int32 (states, symbols): where the event brings Q's automaton; STAYS if it does not
-            bring it anywhere. As long as the verdict is OPEN, that is how far a match has come.
+        broken: bool (states,): the trace violates C.
+        ended: bool (states,): C allows no more events, so the trace is over.
+        complete: bool (states,): C allows the trace to end here.
+        matched: bool (states,): as ``complete``, and there is a match: L10's intersection accepts.
+        constraint_state: int32 (states,): the state of C's automaton; DEAD if broken.
+        moves: int32 (states, symbols): the next state of Q's automaton; STAYS if it is the same.
+            While the verdict is OPEN, this is the progress of the match.
     """
 
     table: np.ndarray
@@ -371,10 +373,11 @@ class Encoded:
 
 
 def dfa_product(constraint: Dfa, pattern: Dfa) -> tuple[Dfa, np.ndarray]:
-    """Pairs of a state of C (or DEAD: broken) and one of Q (or DEAD: no match can come), as an
-    automaton of the traces in both languages; and of each pair the two, int32 (pairs, 2).
+    """Return pairs of a state of C (or DEAD: broken) and a state of Q (or DEAD: no match is
+    possible), as an automaton of the traces in both languages; and the states of each pair, int32
+    (pairs, 2).
 
-    Only pairs that some trace comes to. The first is where a trace begins.
+    Only reachable pairs are kept. The first is the initial state.
     """
     symbols = constraint.table.shape[1]
     if (constraint.size + 1) * (pattern.size + 1) > MAX_PAIRS:
@@ -416,8 +419,8 @@ def encoded(constraint: Dfa, pattern: Dfa) -> Encoded:
     verdict = np.where(can_match, np.where(can_miss, OPEN, SATISFIABLE), UNSATISFIABLE)
     broken = c == DEAD
     verdict[broken] = np.where(matched[broken], SATISFIABLE, OPEN)
-    # Theorem 3.3, and no two verdicts in one state. What a broken trace is asked keeps states apart
-    # of which the pattern makes something else; before a verdict, how far a match has come does.
+    # Theorem 3.3, and no two verdicts in one state. In a broken trace, states differ by what the
+    # pattern makes of them; before a verdict, by the progress of the match.
     kinds = np.stack((c, verdict, np.where(verdict == OPEN, q, DEAD)), axis=1)
     number, chosen = number_classes(
         equivalence_classes(both, np.unique(kinds, axis=0, return_inverse=True)[1])
@@ -455,10 +458,10 @@ class Automata:
 
 
 def automata_of(plan: MonitorPlan) -> Automata:
-    """The automata of ``plan``.
+    """Return the automata of ``plan``.
 
     Raises:
-        UserError: no trace keeps to the constraint, or an automaton is too large.
+        UserError: the constraint allows no trace, or an automaton is too large.
     """
     pattern = bare(plan.pattern)  # conditions of steps as a constraint writes them
     named = [(each.type, each.where) for each in occurrences(plan.expression)]
@@ -556,10 +559,10 @@ _DRAWN: Final = 60
 
 
 def monitor_sections(plan: MonitorPlan) -> Iterator[tuple[str, list[str]]]:
-    """(label, lines) of EXPLAIN.
+    """Yield (label, lines) for EXPLAIN.
 
     Raises:
-        UserError: the constraint and the pattern make no automaton.
+        UserError: there are no automata for the constraint and the pattern.
     """
     automata = automata_of(plan)
     yield "constraint", [f"{quote(plan.constraint)}: {render_regular(plan.expression)}"]

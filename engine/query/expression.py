@@ -282,18 +282,18 @@ def column(name: str, view: View) -> Value:
 
 
 def computed_values(plan: SeqPlan, views: Mapping[str, View], n: int) -> dict[str, Value]:
-    """What ``plan.computed`` asks of n matches.
+    """Return the values of ``plan.computed`` for n matches.
 
     Args:
         plan: the plan, or a branch of an OR.
-        views: by alias of the steps, the columns of the events that the matches have there; row i
-            of each belongs to match i, arrays have the shape (n,). Of a negated step: ``absent``.
+        views: for each step, by alias, the columns of its events in the matches; row i belongs to
+            match i, arrays have the shape (n,). A negated step's view is ``absent``.
         n: the number of matches.
 
     Returns:
-        One entry per label, in written order. ``data`` and ``valid`` (None: all are) have the
-        shape (n,), except of kind null, where data is None and no match has a value. Kind str:
-        codes of the views' string table. Truth values are ints, 0 and 1; times are in ns.
+        One entry per label, in written order. ``data`` and ``valid`` (None: all are) have the shape
+        (n,), except for kind null, where data is None and no match has a value. Kind str: codes of
+        the views' string table. Truth values are ints, 0 and 1; times are in ns.
 
     Raises:
         ContractViolation: ``views`` lacks an alias.

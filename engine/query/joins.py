@@ -106,9 +106,9 @@ def check_joins(name: str) -> str:
 
 
 def in_order(plan: SeqPlan, how: str, start: int) -> list[int]:
-    """The positive steps besides ``start``, by their places, in the order in which they are found.
+    """Return the positive steps other than ``start``, by their places, in search order.
 
-    ``start`` may be a negated step: what an equality joins with it is then found first.
+    ``start`` may be a negated step: steps that an equality joins with it come first.
 
     >>> from slackwater.engine.query import query
     >>> (plan,) = query("EVENT SEQ(A a, PAL(B b, C c)) WHERE a.id = c.id WITHIN 5 s").branches

@@ -81,7 +81,7 @@ def estimate(ts: np.ndarray, arrival: np.ndarray) -> ArrivalEstimate:
 
 
 def resolution(times: np.ndarray) -> int:
-    """The largest of 1 s, 1 ms, 1 us and 1 ns [ns] of which all times are multiples.
+    """Return the largest of 1 s, 1 ms, 1 us and 1 ns that divides all times [ns].
 
     >>> resolution(np.array([1_500_000_000, 7_000_000_000]))
     1000000
@@ -93,9 +93,9 @@ def resolution(times: np.ndarray) -> int:
 def fastest_delay(estimates: Iterable[ArrivalEstimate]) -> int:
     """Return the delay of the fastest message [ns], as far as the sources show it together.
 
-    The least difference of a correct clock is that delay; that of a fast clock is smaller, possibly
-    negative, that of a slow clock larger. So the result is the smallest that is not negative, if
-    there are several clocks, but at least the jitter, as a path with varying delay takes time.
+    The least difference of a correct clock is that delay; a fast clock has a smaller one, possibly
+    negative, a slow clock a larger one. With several clocks the result is the smallest difference
+    that is not negative, but at least the jitter, as a path with varying delay takes time.
     """
     found = list(estimates)
     jitter = min((each.jitter_ns for each in found), default=0)
@@ -167,8 +167,8 @@ def _turns_down(at: np.ndarray, least: np.ndarray, a: int, b: int, c: int) -> bo
 
 
 def slow_text(names: Sequence[str], most_ns: int) -> str:
-    """What to say of clocks of which all events arrive up to ``most_ns`` after they can have
-    happened, or later.
+    """Return a message about clocks whose events all arrive at least ``most_ns`` after they can
+    have happened.
 
     >>> slow_text(["mon"], 20_100_000_000)[:54]
     'all events of mon came 20.1 s or more after they can h'

@@ -154,7 +154,7 @@ def first_refuted(
 def statuses_of(
     clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, epoch: np.ndarray, found: np.ndarray
 ) -> None:
-    """Writes the places in ``STATUSES`` of these events into ``found``; those of an unknown clock
+    """Write the indices in ``STATUSES`` of these events into ``found``; events of an unknown clock
     keep their value there, as only a comparison with another clock is uncertain.
     """
     for i in range(len(clock)):
@@ -173,8 +173,8 @@ def widen_released(
     clocks: np.ndarray, clock: np.ndarray, status: np.ndarray, ts: np.ndarray, ref: np.ndarray,
     unc: np.ndarray, epoch: np.ndarray, counts: bool,
 ) -> None:  # fmt: skip
-    """Counts events released with the newest offset of their clock; widens the uncertainty of
-    others, with a doubtful or unknown offset, to cover what is known of their stamps now.
+    """Count events released with the newest offset of their clock; widen the uncertainty of others,
+    with a doubtful or unknown offset, to cover the present knowledge about their stamps.
     """
     for i in range(len(clock)):
         of = clocks[clock[i]]
@@ -361,7 +361,7 @@ class ComparedClocks(Restorable):
         """Place of the key that is a clock or a source; None: none is."""
         self._before, self._near = before, near
         self._clocks = set[tuple[int, int]]()
-        """(group, clock): those of one group share windows."""
+        """(group, clock); clocks of one group share windows."""
         self._groups = set[int]()
         self._first = NO_CLOCK
         self._newest = LONG_AGO

@@ -392,11 +392,12 @@ class SourceClocks:
     def _enter_doubts(
         self, code: int, known: _Known, before: Line, step: ClockStep | None, start: int
     ) -> None:
-        """Enters epochs for timestamps that may be from before or after a step of the clock.
+        """Enter epochs for timestamps that may be from before or after a step of the clock.
 
-        These are the timestamps since the sync before; if the clock was set back, also as much
-        time before that sync, and after this one from ``start`` on. Syncs within this time leave
-        it in doubt. So are timestamps before those of events that came before the first sync.
+        These are the timestamps since the previous sync; if the clock was set back, also timestamps
+        that much before that sync, and after this one from ``start`` on. Syncs within this time do
+        not resolve the doubt. Timestamps before those of the events before the first sync are in
+        doubt, too.
         """
         after, wide = known.line, list[tuple[int, int, Line]]()
         unc = after.unc + (abs(after.offset) if known.syncs == 1 else 0)
@@ -443,7 +444,7 @@ class SourceClocks:
         if n == EPOCHS_KEPT:
             forgotten = 1
             while forgotten < n - 1 and epochs[forgotten]["ident"] == NONE:
-                forgotten += 1  # epochs in doubt go with the one before their step
+                forgotten += 1  # epochs in doubt are removed with the epoch before their step
             older = int(of["older"]) + int(epochs["doubt"][:forgotten].sum())
             of["older"] = min(older, UNC_MAX_NS)
             epochs[: n - forgotten] = epochs[forgotten:n].copy()

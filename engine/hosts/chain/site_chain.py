@@ -96,10 +96,10 @@ _TIMED: Final = frozenset({r.TS, r.TE, "ref", "raw_ts", "raw_te"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
-"""Least number of texts at which unused ones are looked for."""
+"""Least number of texts for a search for unused ones."""
 _GROWTH: Final = 2
 SNAPSHOT_VERSION: Final = 30
-"""Of snapshots."""
+"""Version of the snapshot format."""
 
 
 class Chain(Restorable):
