@@ -180,9 +180,7 @@ class Gap(Struct, frozen=True):
 
 _NOTHING: Final = RegularGroup(",", ())
 _STATES_OF_LEFT: Final = 2
-"""Nondeterministic states per deterministic one for the limit of an expression; bounds time,
-too.
-"""
+"""Weight of a nondeterministic state in the check of ``MAX_STATES``; bounds the time, too."""
 
 
 def of_pattern(plan: SeqPlan | OrPlan) -> Regular:
@@ -419,8 +417,8 @@ def encoded(constraint: Dfa, pattern: Dfa) -> Encoded:
     verdict = np.where(can_match, np.where(can_miss, OPEN, SATISFIABLE), UNSATISFIABLE)
     broken = c == DEAD
     verdict[broken] = np.where(matched[broken], SATISFIABLE, OPEN)
-    # Theorem 3.3, and no two verdicts in one state. In a broken trace, states differ by what the
-    # pattern makes of them; before a verdict, by the progress of the match.
+    # Theorem 3.3, and no two verdicts in one state. In a broken trace the verdict says whether
+    # there is a match; while it is OPEN, the pattern's state, the match's progress, is kept, too.
     kinds = np.stack((c, verdict, np.where(verdict == OPEN, q, DEAD)), axis=1)
     number, chosen = number_classes(
         equivalence_classes(both, np.unique(kinds, axis=0, return_inverse=True)[1])

@@ -118,7 +118,7 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
 
 @inline
 def epoch_of(ident: int) -> int:
-    """The number of the offset that an event's epoch belongs to."""
+    """Return the number of the offset for an event's epoch."""
     return ident if ident >= UNKNOWN_EPOCH else _BEFORE - ident
 
 
@@ -208,12 +208,12 @@ def widen_released(
 MIXED: Final = "mixed"
 """Column of released events: the latest time [ns] of an earlier event of an unknown clock, where
 events of several clocks have come. ``LATEST``: a clock is unknown now; -``LATEST``: none was
-unknown; ``LATEST - 1``: none is unknown now, but arrivals give no bound. Left out if the user
+unknown; ``LATEST - 1``: none is unknown now, but arrivals give no bound. Omitted if the user
 declares the clocks exact."""
 
 STAMPED_BY: Final = "stamped_by"
 """Column of results that others read as events: the clock of their own events. Their ``clock`` is
-that of their source."""
+their source's."""
 SPANS_KEPT: Final = 256
 """Most spans with unknown clocks that an operator remembers."""
 _NONE: Final = np.empty(0, np.int64)
@@ -245,7 +245,7 @@ class ClocksSeen(Restorable):
         """Codes that stay in use: of the configured clocks."""
 
     def mark(self, columns: Columns, known_at: np.ndarray, *, causal: bool) -> None:
-        """Adds the column ``mixed``.
+        """Add the column ``mixed``.
 
         Args:
             columns: of released events, in order.
@@ -285,18 +285,18 @@ class ClocksSeen(Restorable):
         return len(self._clocks) > 1 and _are_mixed(self._clocks, self._unknown, self._declared)
 
     def forget(self, codes: list[int]) -> None:
-        """Clocks that stamp no event any more."""
+        """Forget clocks that stamp no more events."""
         self._clocks.difference_update(codes)
         self._unknown.difference_update(codes)
 
     def unknown(self, known_at: np.ndarray) -> set[int]:
-        """Codes of clocks that are unknown still, if events of others came, too."""
+        """Return codes of clocks that are still unknown, if other clocks had events, too."""
         codes = np.array(sorted(self._unknown if self._mixed else ()), np.int64)
         return set(codes[known_since(known_at, codes) == LATEST].tolist())
 
 
 def known_since(known_at: np.ndarray, codes: Sequence[int] | np.ndarray) -> np.ndarray:
-    """When clocks of these codes became known; ``LATEST``: they are not."""
+    """Return when clocks of these codes became known [ns]; ``LATEST``: they are unknown."""
     code = np.asarray(codes, np.int64)
     found, there = np.full(len(code), LATEST), (code >= 0) & (code < len(known_at))
     found[there] = known_at[code[there]]
@@ -317,7 +317,7 @@ def _are_mixed(clocks: set[_Name], unknown: set[_Name], declared: set[_Name]) ->
         return False
     if len(unknown) > 1 or len(clocks) > len(declared) + 1:
         return True
-    # What is said of all others is said against the one of which nothing is.
+    # If all other clocks are declared, they are declared relative to the unknown one.
     return not clocks - unknown <= declared
 
 
@@ -331,7 +331,7 @@ def unknown_read(choice: ClockChoice, site: str, lanes: Iterable[Lane]) -> tuple
 
 
 class ComparedClocks(Restorable):
-    """Which results of an operator compare events of an unknown clock with others.
+    """Finds results of an operator that compare events of an unknown clock with others.
 
     Results of one clock are certain. Other results are unknown if they are emitted after the first
     event of an unknown clock and start before the latest time that its last event may have; while
@@ -358,7 +358,7 @@ class ComparedClocks(Restorable):
     ) -> None:  # fmt: skip
         self._by_clock, self._by_source = r.CLOCK in keys, r.SOURCE in keys
         self._key = next((n for n, name in enumerate(keys) if name in (r.CLOCK, r.SOURCE)), None)
-        """Place of the key that is a clock or a source; None: none is."""
+        """Place of the key that is a clock or a source; None: there is none."""
         self._before, self._near = before, near
         self._clocks = set[tuple[int, int]]()
         """(group, clock); clocks of one group share windows."""
@@ -366,7 +366,7 @@ class ComparedClocks(Restorable):
         self._first = NO_CLOCK
         self._newest = LONG_AGO
         self._known_until = dict[str, int]()
-        """By name of a clock, the time [ns] of its last event while it was known."""
+        """Time of each clock's last event while it was known [ns], by name."""
         self._unknown = set(unknown)
         """Names of clocks with events that are still unknown."""
         self._until = -LATEST
@@ -407,7 +407,7 @@ class ComparedClocks(Restorable):
             self.see(released, ref, before, chosen, slice(first, len(ref)))
 
     def _changes(self) -> set[int]:
-        """After which times of emission results are unknown that were not before."""
+        """Return the times of emission after which more results are unknown."""
         found = {self._sure} if self._sure != _NEVER else set()
         if len(self._spans):
             found |= {*self._spans[:, 0].tolist(), self._one, self._alone} - {LONG_AGO, _NEVER}
@@ -417,7 +417,7 @@ class ComparedClocks(Restorable):
         self, released: Released, ref: np.ndarray, before: np.ndarray, chosen: np.ndarray | None,
         part: slice | None = None,
     ) -> None:  # fmt: skip
-        """Events in order of release.
+        """Process events in order of release.
 
         Args:
             released: the batch.
@@ -461,7 +461,7 @@ class ComparedClocks(Restorable):
         self._add(times, newest[rows - seen[0]], until)
 
     def _remember(self, released: Released, ref: np.ndarray, rows: np.ndarray) -> None:
-        """Remembers the last known time of each clock in the batch."""
+        """Remember the last known time of each clock in the batch."""
         columns = released.columns
         rows = rows[columns["epoch"][rows] != UNKNOWN_EPOCH]
         code = columns[r.CLOCK][rows]
@@ -475,7 +475,7 @@ class ComparedClocks(Restorable):
             self._known_until = {name: time for time, name in by_time[-CLOCKS_KEPT:]}
 
     def _recover(self, released: Released) -> None:
-        """Removes clocks that have become known, and closes the last span if none is left."""
+        """Remove clocks that have become known, and close the last span if none is left."""
         if not self._unknown:
             return
         names = sorted(self._unknown)
@@ -487,7 +487,7 @@ class ComparedClocks(Restorable):
             self._spans[-1, 1] = max(self._until, self._newest)
 
     def _add(self, since: np.ndarray, newest: np.ndarray, until: np.ndarray) -> None:
-        """Adds spans ``since`` to ``until``; ``newest``: the latest event before each.
+        """Add spans ``since`` to ``until``; ``newest``: the latest event before each.
 
         Spans are merged if no result can have begun between them.
         """
@@ -527,7 +527,7 @@ class ComparedClocks(Restorable):
         return _NEVER
 
     def of(self, start: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Flags ``IS_UNKNOWN`` and ``IS_MIXED`` (int8) of results.
+        """Return flags ``IS_UNKNOWN`` and ``IS_MIXED`` (int8) of results.
 
         Args:
             start: start times (results,) [ns].
@@ -546,7 +546,7 @@ class ComparedClocks(Restorable):
         return found
 
     def clock_of(self, at: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """The clock's code of each result (``NO_CLOCK``: several clocks).
+        """Return the clock's code of each result (``NO_CLOCK``: several clocks).
 
         ``at``: places of emission; ``keys``: codes (results, keys) of the groups.
         """
@@ -565,5 +565,5 @@ class ComparedClocks(Restorable):
 
 
 def _before_first(flags: np.ndarray, times: np.ndarray) -> int:
-    """The element of ``times`` at the first true flag; ``_NEVER``: all are false."""
+    """Return the element of ``times`` at the first true flag; ``_NEVER``: all are false."""
     return int(times[int(flags.argmax())]) if flags.any() else _NEVER

@@ -145,7 +145,7 @@ class Line(Struct, frozen=True):
 
 
 def limit_ppb(stated_ppb: int | None) -> int:
-    """The limit of a source's skew: the stated one, else NTP's tolerance."""
+    """Return the limit of a source's skew: the stated one, else NTP's tolerance."""
     return stated_ppb or SKEW_MAX_PPB
 
 
@@ -324,7 +324,7 @@ def _clip(value: int, low: int, high: int) -> int:
 # The error bound of all clocks of a site, for closing and purge (SPEC 4.3).
 #
 # A source without events so far may send the event that matters, with the error of its last sync.
-# So the bound is not the uncertainty of past events, but that of any event to come.
+# So the bound covers any future event, not only past ones.
 #
 # Errors grow with the distance from a sync, in both directions. The bound is one line for the whole
 # site: the largest error of any offset at its begin or end, growing at the largest rate so far from
