@@ -184,7 +184,7 @@ _STATES_OF_LEFT: Final = 2
 
 
 def of_pattern(plan: SeqPlan | OrPlan) -> Regular:
-    """The events of a match of ``plan``, by types and conditions of single events.
+    """Return the events of a match of ``plan``, by types and conditions of single events.
 
     Negated steps stand between others (``engine.query.analysis.checks`` has seen to that).
     """
@@ -264,7 +264,7 @@ class _Derivatives:
 
 
 def determined(asks: Regular, alphabet: Alphabet, *, among: bool = False) -> Dfa:
-    """The minimal automaton of ``asks``; from all its states an accepted end can be reached.
+    """Return the minimal automaton of ``asks``; from all its states an accepted end can be reached.
 
     ``among``: its events may stand among others, before and behind any, within as it allows.
 
@@ -400,7 +400,7 @@ def _of_each(known: np.ndarray, states: np.ndarray) -> np.ndarray:
 
 
 def encoded(constraint: Dfa, pattern: Dfa) -> Encoded:
-    """The verdict of every state, and the table that leads from one to the next.
+    """Return the verdict of every state, and the table that leads from one to the next.
 
     Args:
         constraint: trimmed, so that from each of its states the trace can be completed.

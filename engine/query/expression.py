@@ -242,7 +242,7 @@ def _or_null(expression: Expression | None, env: _Views) -> Value:
 
 
 def column(name: str, view: View) -> Value:
-    """The values of the plan's attribute ``name``: a record field or an own attribute.
+    """Return the values of the plan's attribute ``name``: a record field or an own attribute.
 
     ``ts`` and ``te`` are on the engine's clock (SPEC 4.1): ``ref``, and ``te + (ref - ts)``.
     An own attribute that ``view`` does not have is null for every event.

@@ -116,7 +116,7 @@ SHORT: Final = {
 
 
 def allen_relation(word: str) -> tuple[Restricted, ...]:
-    """The relation that the query language calls ``word``, in any case.
+    """Return the relation that the query language calls ``word``, in any case.
 
     >>> allen_relation("met_by")
     (('ts', '=', 'te'),)

@@ -55,7 +55,7 @@ _NUMBERS: Final = frozenset({"count", "count_distinct", "var"})
 
 
 def event_value(plan: WindowPlan, one: Aggregate) -> Expression | None:
-    """The argument of ``one``; in arithmetic, aggregates are replaced by their arguments."""
+    """Return the argument of ``one``; in arithmetic, aggregates are replaced by their arguments."""
     if one.function != COMPUTED:
         return one.argument
     of = {default_label(each): each for each in plan.worked_out.aggregates}
@@ -68,7 +68,7 @@ def event_value(plan: WindowPlan, one: Aggregate) -> Expression | None:
 
 
 def times_of(window: WindowPlan) -> set[str]:
-    """Names of the aggregates whose values are times."""
+    """Return names of the aggregates whose values are times."""
     return {
         one.label
         for one in window.aggregates
@@ -128,17 +128,17 @@ class ResultFacts:
 
 
 def sources_of(plan: Plan) -> tuple[Plan, ...]:
-    """The statements whose results ``plan`` reads; none: it reads the log."""
+    """Return the statements whose results ``plan`` reads; none: it reads the log."""
     return plan.sources if isinstance(plan, DerivedPlan) else ()
 
 
 def whole_text(plan: Plan) -> str:
-    """The text of a statement after those of all its sources."""
+    """Return the text of a statement after those of all its sources."""
     return "; ".join([*map(whole_text, sources_of(plan)), plan.text])
 
 
 def facts_of(plan: Plan) -> ResultFacts:
-    """The properties of the results of ``plan``."""
+    """Return the properties of the results of ``plan``."""
     statement = statement_plan(plan)
     if isinstance(statement, WindowPlan):
         on_clock = statement.kind is WindowKind.TIME
@@ -186,7 +186,7 @@ _SPREADS: Final = frozenset({"avg", "stddev", "var"})
 
 
 def returned_values(plan: SeqPlan) -> tuple[Computed, ...]:
-    """The values of RETURN of one branch with the names of their columns.
+    """Return the values of RETURN of one branch with the names of their columns.
 
     An attribute has the name in its event, or with its step where two have the same name.
     """
@@ -201,7 +201,7 @@ def returned_values(plan: SeqPlan) -> tuple[Computed, ...]:
 def _columns_of(
     plan: Plan,
 ) -> Iterator[tuple[str, str | tuple[WindowPlan, Aggregate] | Expression]]:
-    """The columns of ``plan``'s results by name, with their value, or type if it is fixed."""
+    """Yield the columns of ``plan``'s results by name, with their value, or type if it is fixed."""
     plan = statement_plan(plan)
     if isinstance(plan, WindowPlan):
         yield from OF_WINDOWS.items()
@@ -224,7 +224,7 @@ def returned_columns(plan: Plan) -> dict[str, Expression | None]:
 
 
 def time_columns(plan: Plan) -> frozenset[str]:
-    """The ``returned_columns`` that are times or spans of time, as certain as clocks are."""
+    """Return the ``returned_columns`` that are times or spans of time, as certain as clocks are."""
     read: frozenset[str] = frozenset()
     if isinstance(plan, DerivedPlan):
         read = read.union(*map(time_columns, plan.sources))
@@ -237,8 +237,8 @@ def time_columns(plan: Plan) -> frozenset[str]:
 
 
 def moved_columns(plan: Plan) -> frozenset[str]:
-    """The ``returned_columns`` whose values change with clock errors: from ``ts``, ``te`` and
-    ``ref``, or from which event is the first or the last.
+    """Return the ``returned_columns`` whose values change with clock errors: from ``ts``, ``te``
+    and ``ref``, or from which event is the first or the last.
     """
     return _moved_in(statement_plan(plan), sources_of(plan))
 
@@ -258,7 +258,7 @@ def _moved_in(statement: Plan, sources: Iterable[Plan]) -> frozenset[str]:
 
 
 def varying_columns(plan: Plan) -> frozenset[str]:
-    """The ``returned_columns`` whose values may differ if clocks err: ``moved_columns``,
+    """Return the ``returned_columns`` whose values may differ if clocks err: ``moved_columns``,
     aggregates, as a window may have more or fewer events, and values computed from these.
     """
     statement = statement_plan(plan)
@@ -269,7 +269,7 @@ def varying_columns(plan: Plan) -> frozenset[str]:
 
 
 def ordered_columns(window: WindowPlan) -> frozenset[str]:
-    """Names of the aggregates that depend on the order of events."""
+    """Return names of the aggregates that depend on the order of events."""
     of = {default_label(each): each for each in window.worked_out.aggregates}
 
     def is_ordered(one: Aggregate) -> bool:
@@ -281,9 +281,9 @@ def ordered_columns(window: WindowPlan) -> frozenset[str]:
 
 
 def deciding_columns(plan: Plan) -> frozenset[str]:
-    """The columns of its sources that ``plan`` filters, groups or joins by; not those that it only
-    returns or counts. Results of TIME windows have no certainty, so columns in HAVING and CHECK do
-    not count there.
+    """Return the columns of its sources that ``plan`` filters, groups or joins by; not those that
+    it only returns or counts. Results of TIME windows have no certainty, so columns in HAVING and
+    CHECK do not count there.
     """
     statement = statement_plan(plan)
     if isinstance(statement, WindowPlan):
@@ -303,7 +303,7 @@ def deciding_columns(plan: Plan) -> frozenset[str]:
 
 
 def _judged_by(window: WindowPlan) -> Iterator[Attribute]:
-    """The attributes in aggregates that HAVING and CHECK name."""
+    """Yield the attributes in aggregates that HAVING and CHECK name."""
     judges = (*attributes_in(window.having), *result_attributes(window.checks))
     names = {each.name for each in judges}
     for one in (*window.aggregates, *window.hidden):
@@ -346,7 +346,7 @@ def may_omit_results(plan: Plan) -> bool:
 
 
 def read_varying(plan: Plan) -> frozenset[str]:
-    """The ``varying_columns`` of the sources of ``plan``."""
+    """Return the ``varying_columns`` of the sources of ``plan``."""
     return frozenset[str]().union(*map(varying_columns, sources_of(plan)))
 
 
@@ -363,8 +363,8 @@ def _parts_by(plan: Plan, columns: frozenset[str]) -> bool:
 
 
 def _count_key(plan: Plan) -> tuple[Attribute, ...] | None:
-    """The attributes by which CHECK rules or EMIT AT MOST of ``plan`` group the results that they
-    count; None: they count none.
+    """Return the attributes by which CHECK rules or EMIT AT MOST of ``plan`` group the results that
+    they count; None: they count none.
     """
     checks = getattr(plan, "checks", None)
     if checks is None or not (checks.lookups or checks.limit):
@@ -380,8 +380,8 @@ def _matches_one_event(statement: Plan) -> bool:
 
 
 def span_of(plan: Plan) -> int | None:
-    """The longest time between two source results that affect each other in ``plan`` [ns]; None:
-    unbounded.
+    """Return the longest time between two source results that affect each other in ``plan`` [ns];
+    None: unbounded.
     """
     statement, facts = statement_plan(plan), facts_of(plan)
     span = (
@@ -407,9 +407,9 @@ def _ends_move(plan: Plan) -> bool:
 
 
 def uncertain_sources(plan: DerivedPlan) -> frozenset[str]:
-    """Names of the sources whose results are all uncertain for ``plan`` if clocks err: a result may
-    replace another one or have another time, or a missing result would be counted with it or
-    invalidate a match.
+    """Return names of the sources whose results are all uncertain for ``plan`` if clocks err: a
+    result may replace another one or have another time, or a missing result would be counted with
+    it or invalidate a match.
     """
     statement, varying = plan.plan, read_varying(plan)
     alone = _matches_one_event(statement)
@@ -440,7 +440,7 @@ def uncertain_sources(plan: DerivedPlan) -> frozenset[str]:
 
 
 def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
-    """The type (``int float bool str``) of each column of ``plan``'s results.
+    """Return the type (``int float bool str``) of each column of ``plan``'s results.
 
     Args:
         plan: of a statement.
@@ -486,14 +486,14 @@ class DerivedTypes:
         self._of_aggregate, self._of_value = of_aggregate, of_value
 
     def read_by(self, plan: Plan) -> Known:
-        """Types of the attributes of the events that ``plan`` reads; None: unknown."""
+        """Return types of the attributes of the events that ``plan`` reads; None: unknown."""
         if not isinstance(plan, DerivedPlan):
             looked_up = {name: of for each in lookups_of(plan) for name, of in each.types.items()}
             return self._attributes and {**self._attributes, **looked_up}
         return {name: kind for source in plan.sources for name, kind in self.made_by(source)}
 
     def made_by(self, plan: Plan) -> Iterator[tuple[str, str]]:
-        """The columns of the results of ``plan``, and their types."""
+        """Yield the columns of the results of ``plan``, and their types."""
         known = self.read_by(plan)
         for name, of in _columns_of(plan):
             if isinstance(of, tuple):
@@ -506,7 +506,7 @@ class DerivedTypes:
 
 
 def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
-    """Refuses a plan with unknown attributes, or with attributes of wrong types.
+    """Refuse a plan with unknown attributes, or with attributes of wrong types.
 
     Args:
         plan: of a query or a statement, or built in Python (whose errors have no caret).

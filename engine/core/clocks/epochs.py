@@ -555,7 +555,7 @@ class ComparedClocks(Restorable):
         return np.where(at > self._one, NO_CLOCK, self._first).astype(np.int32)
 
     def codes(self) -> np.ndarray:
-        """Codes of clocks and sources in use."""
+        """Return codes of clocks and sources in use."""
         codes = {code for pair in self._clocks for code in pair} | {self._first}
         return np.array(sorted(codes - {NO_CLOCK}), np.int64)
 

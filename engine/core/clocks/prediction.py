@@ -138,7 +138,7 @@ class Line(Struct, frozen=True):
         return self.unc + age * skew_error_ppb // NS_PER_S
 
     def error_at(self, ts: int) -> int:
-        """The error bound [ns] at any time, also before the anchor."""
+        """Return the error bound [ns] at any time, also before the anchor."""
         age = ts - self.anchor
         rate = self.skew_error_ppb + (abs(self.skew_ppb) if age < 0 else 0)
         return self.unc_after(abs(age), rate)
@@ -172,7 +172,7 @@ class ClockStep(Struct, frozen=True):
 def find_step(
     line: Line, sample: Sample, stated_ppb: int | None, *, is_constant: bool = False
 ) -> ClockStep | None:
-    """The jump between ``line`` and a new sync; None: their bounds overlap.
+    """Return the jump between ``line`` and a new sync; None: their bounds overlap.
 
     ``is_constant``: ``line`` is a constant offset, and only the limit of its skew is known.
     """
@@ -220,7 +220,7 @@ def doubtful_span(
 
 
 def zero_order_hold(sample: Sample, stated_ppb: int | None) -> Line:
-    """The offset of one sync, constant until the next (R19 3.2.2)."""
+    """Return the offset of one sync, constant until the next (R19 3.2.2)."""
     return Line(sample.ts, sample.offset, sample.unc, 0, growth_ppb(stated_ppb))
 
 
@@ -261,7 +261,7 @@ def fit_newest(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[
 
 
 def fit_line(samples: Sequence[Sample], stated_ppb: int | None) -> Line | None:
-    """The line through ``samples`` (as ``fit_newest`` has them), anchored at the last one.
+    """Return the line through ``samples`` (as ``fit_newest`` has them), anchored at the last one.
 
     None: no line within the stated skew passes through all of their intervals.
     """
@@ -395,7 +395,7 @@ class SiteClocks(Restorable):
         self._unc_ns = min(max(self._unc_ns, unc_ns), UNC_MAX_NS)
 
     def forget(self, source: int) -> None:
-        """Forgets a source by code; if an event comes, it counts as of a new source."""
+        """Forget a source by code; if an event comes, it counts as of a new source."""
         self._last.pop(source, None)
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -403,5 +403,5 @@ class SiteClocks(Restorable):
         self._sort()
 
     def _sort(self) -> None:
-        """Rebuilds the heap without stale entries."""
+        """Rebuild the heap without stale entries."""
         self._oldest = sorted((ref, source) for source, ref in self._last.items())

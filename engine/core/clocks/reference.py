@@ -86,7 +86,7 @@ class _Known(Struct):
     """Events with a smaller timestamp may be from before a step of the clock."""
 
     def plain(self) -> list[Any]:
-        """The fields as new lists, which serialise fastest."""
+        """Return the fields as new lists, which serialise fastest."""
         delay, report, line, samples, *counts = structs.astuple(self)
         line = list(structs.astuple(line))
         return [delay, list(report), line, [list(each) for each in samples], *counts]
@@ -128,7 +128,7 @@ class SourceClocks:
             self._declare(name)
 
     def _declare(self, name: str) -> None:
-        """Enters the offset that the user states; it is valid until the first sync."""
+        """Enter the offset that the user states; it is valid until the first sync."""
         offset, bound = self._declared[name]
         self.learn(SyncPoint(name, r.DEFAULT_STREAM, 0, offset, 2 * bound, skew_error_ppb=0))
 
@@ -147,11 +147,11 @@ class SourceClocks:
         return max([self._forgotten_delay, *(known.delay for known in self._known.values())])
 
     def delays(self) -> np.ndarray:
-        """The filtered delay of every synchronised source [ns], in no order."""
+        """Return the filtered delay of every synchronised source [ns], in no order."""
         return np.fromiter((known.delay for known in self._known.values()), np.int64)
 
     def grow(self, codes: int) -> None:
-        """Makes room for clocks with codes below ``codes``."""
+        """Make room for clocks with codes below ``codes``."""
         have = len(self.clocks)
         if codes > have:
             more = self._empty(max(codes, 2 * have))
@@ -159,11 +159,11 @@ class SourceClocks:
             self.clocks = more
 
     def codes(self) -> np.ndarray:
-        """Codes of the synchronised clocks, and of those that records have named."""
+        """Return codes of the synchronised clocks, and of those that records have named."""
         return np.array([*map(self.strings.code, self._known), *self._users], np.int64)
 
     def forget(self, sources: list[int]) -> list[int]:
-        """Forgets sources without buffered events and the clocks that only they have named.
+        """Forget sources without buffered events and the clocks that only they have named.
 
         ``t_a`` still counts them. Returns the codes of all.
         """
@@ -179,7 +179,7 @@ class SourceClocks:
         return codes
 
     def forget_closed(self, name: str) -> list[int]:
-        """Forgets old epochs of the device of ``name``, which got a sync; returns their codes."""
+        """Forget old epochs of the device of ``name``, which got a sync; return their codes."""
         device = device_of(name)
         if device == name or name in self._declared:
             return []
@@ -193,7 +193,7 @@ class SourceClocks:
         return gone
 
     def _forget(self, codes: list[int]) -> None:
-        """Forgets clocks that stamp no more events."""
+        """Forget clocks that stamp no more events."""
         for code in codes:
             name = self.strings.text(code) or ""
             known = self._known.pop(name, None)
@@ -216,7 +216,7 @@ class SourceClocks:
                 del self._devices[device_of(name)]
 
     def learn(self, sync: SyncPoint) -> None:
-        """Updates the clock of ``sync`` with its offset, and looks for a step."""
+        """Update the clock of ``sync`` with its offset, and look for a step."""
         code = self.strings.code(sync.clock_name)
         self.grow(code + 1)
         newest_ts = int(self.clocks["max_ts"][code])
@@ -285,7 +285,7 @@ class SourceClocks:
         of["n"], of["gone"], of["older"], of["known_at"] = 1, 0, 0, LATEST
 
     def _learn_late(self, code: int, known: _Known, late: Line, at: int) -> None:
-        """Takes a sync that arrives after newer ones.
+        """Take a sync that arrives after newer ones.
 
         If it contradicts the offsets before and after it, the clock was set in between or ran at
         another rate, and their uncertainty grows; else it changes nothing.
@@ -327,7 +327,7 @@ class SourceClocks:
             self._refute_before(code, was, first, at, last)
 
     def remember_names(self, columns: Columns) -> None:
-        """Remembers the clocks that the next records name."""
+        """Remember the clocks that the next records name."""
         if r.CLOCK in columns:
             clock, source = columns[r.CLOCK], columns[r.SOURCE]
             other = clock != source
@@ -378,7 +378,7 @@ class SourceClocks:
         return None
 
     def _check_rate(self, code: int, known: _Known, before: Line, sample: Sample, at: int) -> None:
-        """Widens the last offset if it moved by more since ``before`` than its rate allows: the
+        """Widen the last offset if it moved by more since ``before`` than its rate allows: the
         crystal is worse than stated, which is no step, and later bounds grow faster.
         """
         age = abs(sample.ts - before.anchor)
@@ -438,7 +438,7 @@ class SourceClocks:
         return replace(line, offset=line.offset + middle, unc=unc)
 
     def _enter(self, code: int, start: int, line: Line, epoch: int, regime: int) -> None:
-        """Adds ``line``, valid from event time ``start`` on; ``regime``: number of steps."""
+        """Add ``line``, valid from event time ``start`` on; ``regime``: number of steps."""
         of = self.clocks[code]
         n, epochs = int(of["n"]), of["epochs"]
         if n == EPOCHS_KEPT:
@@ -481,8 +481,8 @@ class SourceClocks:
         return _corrected(self.clocks, clock, ts, default_uncertainty)
 
     def refute(self, columns: Columns, start: int, end: int, guard_ns: int | None) -> int:
-        """The first of these records, in order of arrival, that arrived before it can have happened
-        (SPEC 2, Causality); ``end``: none did.
+        """Return the first of these records, in order of arrival, that arrived before it can have
+        happened (SPEC 2, Causality); ``end``: none did.
 
         If it is ``start``, the uncertainty of its clock first grows, by a power of two so that it
         grows seldom, until the event is possible. An event further than ``guard_ns`` in the future
@@ -505,7 +505,7 @@ class SourceClocks:
         return start
 
     def _widen(self, code: int, place: int, by: int, at: int) -> None:
-        """Widens an offset that errs by ``by`` more than stated, to a power of two (seldom)."""
+        """Widen an offset that errs by ``by`` more than stated, to a power of two (seldom)."""
         epoch = self.clocks["epochs"][code]
         before = int(epoch["refuted"][place])
         now = 1 << (before + by - 1).bit_length()
@@ -671,7 +671,7 @@ class SourceClocks:
 
 
 def _grown(epoch: np.void, until: int) -> int:
-    """The growth of an offset's error until the next one begins, at ``until`` [ns]."""
+    """Return the growth of an offset's error until the next one begins, at ``until`` [ns]."""
     return max(0, until - int(epoch["anchor"])) * int(epoch["rate"]) // NS_PER_S
 
 

@@ -110,7 +110,7 @@ def _closed_over(function: FunctionType) -> list[Any]:
 
 
 def _content(cell: Any) -> Any:
-    """The content of a closure's cell; Ellipsis: it is empty."""
+    """Return the content of a closure's cell; Ellipsis: it is empty."""
     try:
         return cell.cell_contents
     except ValueError:

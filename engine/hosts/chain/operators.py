@@ -142,7 +142,7 @@ class ChainOutput:
     failures: list[QueryFailure] = field(default_factory=list)
 
     def add(self, later: ChainOutput) -> None:
-        """Appends the output of a later call."""
+        """Append the output of a later call."""
         for mine, its in zip(self.results, later.results, strict=True):
             mine.extend(its)
         self.ordered += later.ordered
@@ -278,7 +278,7 @@ def _unknown(
 
 
 def _lanes(settings: ChainSettings, site: str) -> tuple[Lane, ...]:
-    """The lanes of an input that ends; empty if they are not known."""
+    """Return the lanes of an input that ends; empty if they are not known."""
     mine = (each.lanes for each in settings.clock.upcoming if each.site == site)
     return next(mine, ())
 

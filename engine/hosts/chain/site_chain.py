@@ -257,7 +257,7 @@ class Chain(Restorable):
             return failed_parts(self.site, [*output.failures, *self.fail(error)])
 
     def _isolated(self, call: Callable[[ChainOutput], None]) -> ChainOutput:
-        """The output of ``call``, without the results of failed queries."""
+        """Return the output of ``call``, without the results of failed queries."""
         output = ChainOutput([ResultPieces() for _ in self._operators])
         if self._cascade is not None:
             self._cascade.begins()
@@ -282,7 +282,7 @@ class Chain(Restorable):
         return self._failures.take()
 
     def fail(self, error: Exception) -> list[QueryFailure]:
-        """Fails all queries of the site; returns those that had not failed before."""
+        """Fail all queries of the site; return those that had not failed before."""
         self._failures.fail_all(error)
         return self._failures.take()
 
@@ -334,7 +334,7 @@ class Chain(Restorable):
             self.judging.judge(output.results, self.strings, self._last_arrival)
 
     def _reclaim(self) -> None:
-        """Frees the codes of unused texts, once they may be half of all.
+        """Free the codes of unused texts, once they may be half of all.
 
         No output shows codes, so this may depend on how the log is cut.
         """
@@ -386,7 +386,7 @@ class Chain(Restorable):
             seen.forget(clocks)
 
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
-        """Orders the gathered columns and passes them to every operator; empties both lists."""
+        """Order the gathered columns and pass them to every operator; empty both lists."""
         if parts:
             columns = join(parts, lengths) if len(parts) > 1 else parts[0]
             rows = sum(lengths)
@@ -437,7 +437,7 @@ class Chain(Restorable):
             start = end
 
     def _announce(self, columns: Columns) -> None:
-        """Passes IBPs, which announce starts of intervals, to the listeners; no order is needed."""
+        """Pass IBPs, which announce starts of intervals, to the listeners; no order is needed."""
         begun = announced_intervals(columns, self.clocks)
         if begun is not None:
             for number in self._listeners - self._failures.reasons.keys():
@@ -449,7 +449,7 @@ class Chain(Restorable):
         self, ordered: Ordered, output: ChainOutput,
         halves: tuple[Columns, np.ndarray] | None = None,
     ) -> None:  # fmt: skip
-        """Passes the order's output to operators, the ordered output and the side output."""
+        """Pass the order's output to operators, the ordered output and the side output."""
         for columns in (ordered.quarantined, ordered.columns, *(t.columns for t in ordered.taps)):
             if len(columns.get(r.TE, ())):  # else no query reads starts: ref is of the ends
                 from_start(columns)
@@ -486,7 +486,7 @@ class Chain(Restorable):
         return ClocksSeen(self.settings.clock, self.site, self.strings)
 
     def _mark(self, stream: int, released: Released | None) -> None:
-        """Adds the column ``mixed``: several clocks so far, one of them unknown."""
+        """Add the column ``mixed``: several clocks so far, one of them unknown."""
         is_read = bool(self.settings.plans) or self.settings.ordered != "no"
         if released is None or not is_read or self.settings.clock.exact:
             return
@@ -497,7 +497,7 @@ class Chain(Restorable):
             self._clocks_seen[stream].mark(released.columns, known_at, causal=guard_ns is not None)
 
     def _released(self, ordered: Ordered, refuted: Refuted, *, goes_out: bool) -> Released | None:
-        """The input of query operators; None: no row and no progress.
+        """Return the input of query operators; None: no row and no progress.
 
         ``goes_out``: this is the order's own output, not a tap.
         """
@@ -549,7 +549,7 @@ class Chain(Restorable):
     def _call_readers(
         self, ask: Callable[[Operator], Sequence[Result]], output: ChainOutput
     ) -> None:
-        """Calls every operator that reads the log, and adds its results to ``output``."""
+        """Call every operator that reads the log, and add its results to ``output``."""
         for number in range(self._log_readers):
             found = self._failures.run(number, partial(ask, self._operators[number]))
             output.results[number].extend(found)
@@ -584,7 +584,7 @@ class Chain(Restorable):
         return {"unknown_clocks": names} if names else {}
 
     def to_bytes(self) -> bytes:
-        """The whole state, as bytes that only this version reads.
+        """Return the whole state, as bytes that only this version reads.
 
         Raises:
             UserError: a dataflow's functions return objects that cannot be serialised.
@@ -606,7 +606,7 @@ class Chain(Restorable):
     def restored(
         cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
     ) -> Chain:
-        """The chain from a ``snapshot`` by ``to_bytes``; the settings must be equal.
+        """Return the chain from a ``snapshot`` by ``to_bytes``; the settings must be equal.
 
         Raises:
             StateDamagedError: ``snapshot`` is damaged, or of other settings.
@@ -666,6 +666,6 @@ def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
 
 
 def failed_parts(site: str, failures: Sequence[QueryFailure]) -> list[OutputPart]:
-    """The part that lists failed queries of a site; none if there are none."""
+    """Return the part that lists failed queries of a site; none if there are none."""
     rows = [structs.asdict(failure) for failure in failures]
     return [OutputPart(site, FAILED, rows)] if rows else []

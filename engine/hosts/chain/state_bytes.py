@@ -39,7 +39,7 @@ class NotPlainError(SlackwaterError):
 
 
 def to_bytes(state: Any) -> bytes:
-    """The bytes of ``state``.
+    """Return the bytes of ``state``.
 
     It may have None, numbers, texts, bytes, lists, tuples, dicts, sets, arrays and tables.
 
@@ -50,7 +50,7 @@ def to_bytes(state: Any) -> bytes:
 
 
 def from_bytes(content: bytes) -> Any:
-    """The state of ``to_bytes``; its arrays are copies.
+    """Return the state of ``to_bytes``; its arrays are copies.
 
     Raises:
         StateDamagedError: ``content`` does not come from ``to_bytes``, or is damaged.
@@ -90,7 +90,7 @@ class _Writer:
         )
 
     def _pack_extension(self, value: Any) -> msgpack.ExtType:
-        """The extension for a value whose exact type msgpack does not have."""
+        """Return the extension for a value whose exact type msgpack does not have."""
         kind = type(value)
         if kind is np.ndarray:
             return self._array(value)
@@ -137,7 +137,7 @@ def _read(arrays: memoryview, values: bytes) -> Any:
 
 
 def _decode_extension(arrays: memoryview, code: int, content: bytes) -> Any:
-    """The value of a msgpack extension that ``_Writer`` made."""
+    """Return the value of a msgpack extension that ``_Writer`` made."""
     if code == _INTEGER:
         return int.from_bytes(content, "big", signed=True)
     if code == _TABLE:
@@ -170,7 +170,7 @@ def _product(numbers: Iterable[int]) -> int:
 
 @lru_cache(maxsize=256)
 def _encode_dtype(dtype: np.dtype[Any]) -> str | list[Any]:
-    """A type as plain values for msgpack.
+    """Return a type as plain values for msgpack.
 
     NumPy's ``descr`` loses the alignment, and Numba compiles again for an unaligned type.
     """

@@ -47,7 +47,7 @@ class AttributeChecks:
         self._seen = -1
 
     def see(self, types: Mapping[str, str]) -> None:
-        """Takes the attributes' types so far; a query that does not fit them fails.
+        """Take the attributes' types so far; a query that does not fit them fails.
 
         Raises:
             UserError: the order's attributes have other types.
@@ -212,9 +212,9 @@ class PartialIntervals(Restorable):
         return [int(end) for end in np.union1d(np.asarray(ends), behind[ends_run])]
 
     def as_released(self, columns: Columns) -> tuple[Columns, np.ndarray] | None:
-        """The halves among ``columns`` as released rows, and bool (halves,): another record of the
-        same instant arrived before, so the half follows everything that the order releases of
-        ``columns``. None: there are no halves.
+        """Return the halves among ``columns`` as released rows, and bool (halves,): another record
+        of the same instant arrived before, so the half follows everything that the order releases
+        of ``columns``. None: there are no halves.
         """
         places = _places(columns)
         if not len(places):
@@ -298,7 +298,7 @@ def insert_halves(ordered: Ordered, halves: Columns, last: np.ndarray) -> Ordere
     order = np.lexsort((is_event, key))
 
     def moved(row: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """The new row of a progress step: behind halves that arrived up to its instant."""
+        """Return the new row of a progress step: behind halves that arrived up to its instant."""
         least, most = (np.searchsorted(place, row, side) for side in ("left", "right"))
         return row + np.clip(np.searchsorted(release, at, "right"), least, most)
 

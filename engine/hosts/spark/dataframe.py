@@ -71,7 +71,7 @@ def chain(
     attributes: Mapping[str, str] | None = None, seq_bits: int | Mapping[str, int] | None = None,
     tables: Mapping[str, Any] = NO_TABLES,
 ) -> Callable[[DataFrame], DataFrame]:  # fmt: skip
-    """A step that answers ``queries`` over a DataFrame of plain rows or of frames.
+    """Return a step that answers ``queries`` over a DataFrame of plain rows or of frames.
 
     Rows: columns ``source ts arrival`` (and ``seq`` behind order ``sequence``), by choice ``site
     stream incarnation seq type te``; every other column is an attribute. Times are whole numbers

@@ -175,7 +175,7 @@ def look(sources: Sequence[str], options: InputForm, copying: Copying = silent) 
 def _read_with_remedies(
     found: Look, files: Sequence[str], repaired: Callable[[str], InputForm]
 ) -> None:
-    """Reads the input until it is readable, with the form that ``repaired`` makes of each error."""
+    """Read the input until it is readable, with the form from ``repaired`` after each error."""
     for _ in range(_TRIES):
         try:
             found.summary, found.fault = describe(open_input(files, found.form)), None
@@ -207,7 +207,7 @@ def _encoding_of(files: Sequence[str], kind: InputKind) -> str | None:
 
 
 def _skip_bad(found: Look, files: Sequence[str]) -> bool:
-    """Reads without bad lines if good ones are more frequent; returns whether they are."""
+    """Read without bad lines if good ones are more frequent; return whether they are."""
     rest = open_input(files, found.form, "skip")
     try:
         summary = describe(rest)
@@ -221,7 +221,7 @@ def _skip_bad(found: Look, files: Sequence[str]) -> bool:
 
 
 def _without_attributes(found: Look, fault: str) -> InputForm:
-    """The form without the attributes that the error ``fault`` names."""
+    """Return the form without the attributes that the error ``fault`` names."""
     named = set(_NAMED.findall(fault))
     for each in found.columns:
         if each.field is None and named & {each.name, each.attribute}:
@@ -231,7 +231,7 @@ def _without_attributes(found: Look, fault: str) -> InputForm:
 
 
 def options_of(options: InputForm, form: InputForm) -> list[str]:
-    """The words of the command line that make ``form`` of ``options``."""
+    """Return the command-line words that change ``options`` to ``form``."""
     words: list[str] = []
     for option in ("header", "attrs"):
         names = getattr(form, option)
@@ -268,8 +268,8 @@ def options_of(options: InputForm, form: InputForm) -> list[str]:
 
 
 def _named_by_files(columns: Sequence[Column], *, alike: bool) -> tuple[str, ...]:
-    """The fields that take the files' names: source, as each file is of one device with a clock of
-    its own; and stream, if the files differ and have no types.
+    """Return the fields that take the files' names: source, as each file is of one device with a
+    clock of its own; and stream, if the files differ and have no types.
     """
     known = {each.field for each in columns}
     fields = (r.SOURCE,) if alike or r.TYPE in known else (r.SOURCE, r.STREAM)
@@ -311,7 +311,7 @@ class _Sample(NamedTuple):
 
 
 def _merge_samples(samples: Sequence[_Sample]) -> _Sample:
-    """The samples of several files as one; absent columns are null."""
+    """Return the samples of several files as one; absent columns are null."""
     rows: dict[str, list[Any]] = {}
     count = 0
     for sample in samples:
@@ -436,7 +436,7 @@ def _excerpt(value: Any) -> str:
 
 
 def _type_of(values: Sequence[Any], of: _Sample) -> tuple[str, str | None]:
-    """The type of the values, and the unit of times that are numbers."""
+    """Return the type of the values, and the unit of times that are numbers."""
     kinds = set(map(type, values))
     if not values:
         return "empty", None
@@ -566,7 +566,7 @@ _TODAY: Final = "1970-01-01"
 
 
 def _rank(name: str, target: str) -> int:
-    """The rank of a column's name among the names of the field; 0: likeliest."""
+    """Return the rank of a column's name among the names of the field; 0: likeliest."""
     parts = name.split(".")
     known = _NAMES[target]
     plain = (re.sub(r"[^a-z0-9]", "", ".".join(parts[of:]).lower()) for of in (0, -2, -1))
@@ -580,8 +580,8 @@ def is_called(name: str, target: str) -> bool:
 
 
 def _like_a_time(columns: Sequence[Column]) -> Column | None:
-    """A column of texts with digits and a usual name of event times; the reader reports the values
-    that it cannot read.
+    """Return a column of texts with digits and a usual name of event times; the reader reports the
+    values that it cannot read.
     """
     texts = [
         each for each in columns
@@ -592,7 +592,7 @@ def _like_a_time(columns: Sequence[Column]) -> Column | None:
 
 
 def _only_time(columns: Sequence[Column]) -> Column | None:
-    """The only column of times that is no start or end of a range; None: none or several."""
+    """Return the only column of times that is no start or end of a range; None: none or several."""
     ranges = _times_called(columns, (*_STARTS, *_ENDS))
     times = [each for each in columns if each.type == "time" and each not in ranges]
     return times[0] if len(times) == 1 else None
