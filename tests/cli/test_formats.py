@@ -117,6 +117,7 @@ def test_line_protocol_has_tags_fields_types_and_escapes(
         ("mem,h used=1 17", 'tag "h" has no value'),
         ("mem used 17", 'the fields "used" are not written as NAME=VALUE'),
         ("mem", "not line protocol"),
+        ("mem used=1,ts=5i 17", "ts is the point's time"),
     ],
 )
 def test_a_bad_point_is_named_by_its_line(

@@ -406,6 +406,8 @@ def point(text: str) -> dict[str, Any]:
         end = field.end()
     if end != len(found["fields"]):
         raise ValueError(f'the fields "{found["fields"][end:]}" are not written as NAME=VALUE')
+    if "ts" in values:
+        raise ValueError("ts is the point's time; give the tag or field with that name another one")
     name = "type" if "type" not in values else "measurement"
     return {name: _plain(measurement), **values, "ts": int(found["ts"])}
 

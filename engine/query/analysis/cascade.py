@@ -6,6 +6,7 @@ A statement reads the streams of its FROM, its JOIN or the steps of its pattern.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from graphlib import CycleError, TopologicalSorter
@@ -283,9 +284,9 @@ def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
             raise refuse(each.statement.text, _place(each, one.name), message, hint)
     if isinstance(plan, WindowPlan) and plan.drift is not Drift.NONE:
         message = "DRIFT is of sources' delays, which results have not"
-        at = each.statement.text.upper().index("DRIFT")
+        *_, drift = re.finditer(r"\bDRIFT\b", each.statement.text, re.IGNORECASE)
         hint = "leave it out: each result counts with what its own events' clocks may err by"
-        raise refuse(each.statement.text, (at, at + len("DRIFT")), message, hint)
+        raise refuse(each.statement.text, drift.span(), message, hint)
     for source in sources:
         window = source.plan if isinstance(source, DerivedPlan) else source
         if isinstance(window, WindowPlan) and window.drift is Drift.EACH:
