@@ -1,5 +1,5 @@
-"""The durable outbox: events lie on the device's disk from when they are read until they are acked.
+"""The durable outbox: keeps events on the device's disk from when they are read until acked.
 
-Events are fsynced before they are sent. So a number never names two events: events that the disk
-forgets were never sent.
+Events are fsynced before they are sent. A number therefore never names two different events: an
+event that the disk loses before its fsync was never sent.
 """

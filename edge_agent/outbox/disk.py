@@ -1,4 +1,4 @@
-"""Files of an outbox on a disk: records that are appended, and whole ones."""
+"""Files of an outbox on a disk: files that are appended to, and files that are replaced whole."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from typing import Any, Final, Protocol
 
 from slackwater.edge_agent.standard_streams import taking_name
 
-# The few things that an outbox asks of a disk, so that tests can hand it one that fails.
+# The disk operations that an outbox needs, as a protocol, so that tests can inject disk failures.
 #
-# Names are relative to one folder. Everything may raise OSError.
+# Names are relative to one folder. Every method may raise OSError.
 
 
 class AppendFile(Protocol):
-    """An open file that grows at its end."""
+    """An open file that is written at its end only."""
 
     def write(self, data: bytes) -> None:
-        """Adds all of ``data``, or raises: then some of it may be there."""
+        """Write all of ``data``; if this raises, a part of it may be in the file."""
 
     def sync(self) -> None:
-        """Returns when everything written is on the disk. If it raises, all of that is in doubt,
-        and calling it again proves nothing.
+        """Return when everything written is on the disk. If this raises, none of the unsynced data
+        is certain to be on the disk, and a second call that succeeds does not prove otherwise.
         """
 
     def close(self) -> None:
-        """Not to be written any more."""
+        """Close the file; no write may follow."""
 
 
 class Files(Protocol):
     """One folder of a disk."""
 
     def names(self) -> list[str]:
-        """The files that are there."""
+        """Names of the files in the folder."""
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset``; fewer only at the end."""
+        """Read up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
 
     def size(self, name: str) -> int:
-        """Bytes of the file."""
+        """Size of the file [bytes]."""
 
     def create(self, name: str) -> AppendFile:
-        """A new empty file; its name is durable after ``sync_names``."""
+        """Create an empty file; its name is durable after ``sync_names``."""
 
     def append(self, name: str) -> AppendFile:
-        """A file that is there, to be written on."""
+        """Open an existing file for appending."""
 
     def replace(self, name: str, data: bytes) -> None:
-        """``name`` has ``data``, durably, or is as it was."""
+        """Replace the content of ``name`` by ``data``, atomically and durably."""
 
     def rename(self, name: str, new: str) -> None:
-        """The file is called ``new`` from now on, in place of one that was; durable later."""
+        """Rename the file, replacing any file ``new``; durable after ``sync_names``."""
 
     def unlink(self, name: str) -> None:
-        """Removes the file; it may come back after a power cut."""
+        """Remove the file; it may reappear after a power cut until ``sync_names``."""
 
     def sync_names(self) -> None:
-        """Returns when names made and removed until now are on the disk."""
+        """Return when all names created and removed so far are on the disk."""
 
 
 class DiskFiles:
-    """A folder of this machine's disk; made when it is not there."""
+    """A folder of this machine's disk; created if it does not exist."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -115,7 +115,7 @@ class DiskFiles:
 
 
 class _DiskFile:
-    """A file of ``DiskFiles``; not buffered here."""
+    """A file of ``DiskFiles``, written without a buffer in this process."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -132,9 +132,9 @@ class _DiskFile:
         os.close(self._number)
 
 
-# Small values that an outbox must not forget: one JSON object, kept twice with a checksum.
+# Small values that an outbox must not lose: one JSON object, stored twice with a checksum.
 #
-# Each copy is replaced whole. A copy that has rotted fails its checksum, and the other one counts.
+# Each copy is replaced whole. If one copy fails its checksum, the other copy is used.
 
 
 READ_MAX: Final = 1 << 20
@@ -142,10 +142,10 @@ _COPIES: Final = ("", ".copy")
 
 
 def store(files: Files, name: str, value: Mapping[str, Any]) -> None:
-    """Returns when ``value`` is on the disk under ``name``.
+    """Store ``value`` under ``name``; return when it is on the disk.
 
     Raises:
-        OSError: it may or may not be; what was there before is still, at least in one copy.
+        OSError: the new value may or may not be stored; at least one copy has the old or new one.
     """
     text = json.dumps(value, sort_keys=True)
     line = f"{zlib.crc32(text.encode()):08x} {text}\n".encode()
@@ -154,14 +154,14 @@ def store(files: Files, name: str, value: Mapping[str, Any]) -> None:
 
 
 def load(files: Files, name: str) -> dict[str, Any] | None:
-    """The stored value; None: there is none, or no copy is whole."""
+    """The stored value; None: there is none, or both copies are damaged."""
     names = files.names()
     for copy in _COPIES:
         if name + copy in names:
             try:
                 found = _read(files.read(name + copy, 0, READ_MAX))
             except OSError:
-                continue  # a copy on a bad sector; the other one may be readable
+                continue  # a copy on a bad sector; the other copy may be readable
             if found is not None:
                 return found
     return None

@@ -1,4 +1,4 @@
-"""Looks into an outbox without changing it, and finds intervals that the gateway asks for."""
+"""Read-only inspection of an outbox, and the search for intervals that the gateway requests."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from slackwater.edge_agent.outbox.spool import (
 from slackwater.edge_agent.pull_back import Interval, ids_of
 from slackwater.edge_agent.wire import PREFIX_BYTES
 
-# Intervals that the gateway asks for, looked for among the events on the disk by stream and id.
+# Search for requested intervals among the events on the disk, by stream and id.
 
 
 LOOK_BYTES: Final = 8 << 20
-"""Of the newest segments of a stream, per look: what is older is sent soon, as its turn comes."""
+"""Bytes of the newest segments of a stream that one search reads; older events are sent soon."""
 
 
 class IntervalSearch(NamedTuple):
-    """Records with some of the intervals looked for, and intervals that no record has."""
+    """Result of a search: records with requested intervals, and intervals that no record has."""
 
     records: list[tuple[int, Record]]
     unknown: list[Interval]
 
 
 def look_for(outbox: Outbox, intervals: Sequence[Interval]) -> IntervalSearch:
-    """*Disk.* Ignores what was not reached, or is not on the disk yet.
+    """*Disk.* Search for ``intervals``; those in unread or unwritten events are in neither list.
 
     Raises:
         OSError: a segment cannot be read.
@@ -68,7 +68,7 @@ def look_for(outbox: Outbox, intervals: Sequence[Interval]) -> IntervalSearch:
 
 
 def _having(spool: Spool, stream_ids: set[int]) -> list[Record]:
-    """Removes what it finds from ``stream_ids``."""
+    """Find records with these ids; removes the ids that it finds from ``stream_ids``."""
     found = []
     for record in spool.newest(LOOK_BYTES):
         if not stream_ids:
@@ -82,7 +82,7 @@ def _having(spool: Spool, stream_ids: set[int]) -> list[Record]:
     return found
 
 
-# Looks into an outbox without changing it, also while an agent is running on it.
+# Read-only inspection of an outbox, also while an agent is running on it.
 
 
 _FORMATS: Final = {"int": "q", "float": "d"}
@@ -90,32 +90,32 @@ _FORMATS: Final = {"int": "q", "float": "d"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentReport:
-    """One segment: its good records and how many bytes are none."""
+    """One segment: its valid records and the number of bytes that belong to none."""
 
     path: Path
     stream: int
     found: tuple[Record, ...]
     bad_bytes: int
-    """Before or between records."""
+    """Invalid bytes before or between records."""
     torn_bytes: int
-    """After the last one: cut at the next start, if this is the newest segment."""
+    """Invalid bytes after the last record: cut at the next start if this segment is the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartReport:
-    """One start of the agent. ``start`` None: its source is not known any more."""
+    """One start of the agent. ``start`` None: the file with its identity is lost."""
 
     path: Path
     start: OutboxStart | None
     acked: dict[str, int]
     segments: tuple[SegmentReport, ...]
     damaged: int
-    """Damaged segments that were kept aside."""
+    """Number of damaged segments that were set aside."""
     missing: tuple[str, ...]
-    """Names of segments that are not there and should be."""
+    """Names of segments that should exist and do not."""
 
     def waiting(self, stream: int) -> list[Record]:
-        """The records of a stream that are not acked as a whole, each once, in order."""
+        """The records of a stream that are not fully acked, each once, in order."""
         name = "" if self.start is None else self.start.streams[stream].name
         at = self.acked.get(name, 0)
         found: list[Record] = []
@@ -129,10 +129,10 @@ class StartReport:
 
 
 def inspect_outbox(folder: Path) -> list[StartReport]:
-    """The starts in an outbox, the newest last.
+    """The starts in an outbox, from oldest to newest.
 
     Raises:
-        AgentError: no such folder, or it cannot be read.
+        AgentError: the folder does not exist or cannot be read.
     """
     try:
         return [_start(path) for path in starts(folder)]
@@ -183,7 +183,7 @@ def _segment(path: Path) -> SegmentReport:
 
 
 def trace_lines(report: StartReport) -> Iterator[str]:
-    """The events that wait, as the lines of a trace."""
+    """The unacked events as lines of a trace (JSON)."""
     if report.start is None:
         return
     for index, schema in enumerate(report.start.streams):

@@ -1,4 +1,4 @@
-"""Open intervals and keys of messages, in files next to the outbox."""
+"""Open intervals and message keys, in files next to the outbox."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import msgpack
 from slackwater.edge_agent.outbox.disk import AppendFile, Files
 from slackwater.edge_agent.outbox.spool import HEADER, UNREADABLE, Record, Spool, encoded, records
 
-# A file of records next to the spool: appended and synced, or rewritten as a whole.
+# A file of records next to the spool: appended to and synced, or rewritten as a whole.
 #
-# Whether a record counts depends on its numbers, which its reader knows. As in
-# ``Spool``, *disk* is another thread's, one call at a time.
+# Whether a record is valid depends on its numbers, which its reader checks. As in ``Spool``,
+# methods marked *disk* run on another thread, one call at a time.
 
 
 class RecordFile:
-    """The file ``name``; nothing is read or written yet."""
+    """The file ``name``; the constructor neither reads nor writes it."""
 
     def __init__(self, files: Files, name: str) -> None:
         self.doubtful = name in files.names()
-        """What the process before, or a write that failed, has left may not be synced, or has
-        records that do not count: the next write rewrites the file."""
+        """Whether the file may be unsynced or have invalid records, left by an earlier process or a
+        failed write: the next write then rewrites the whole file."""
         self.size = self.whole_size = 0
-        """Bytes written since the process began, and when the file was rewritten."""
+        """Bytes written since the process began, and size at the last rewrite."""
         self._files = files
         self._name = name
         self._file: AppendFile | None = None
 
     def found(self) -> list[Record]:
-        """*Disk.* What is there up to the first damage; nothing if a sector is bad.
+        """*Disk.* The records up to the first damaged one; none if a sector is bad.
 
         Raises:
-            OSError: the file cannot be read, now.
+            OSError: the file cannot be read at present.
         """
         if self._name not in self._files.names():
             return []
@@ -52,13 +52,13 @@ class RecordFile:
     def write(
         self, fresh: Sequence[Record], whole: Callable[[], Iterable[Record]], size_max: int
     ) -> None:
-        """*Disk.* Returns when ``fresh`` is on the disk, behind what was there.
+        """*Disk.* Append ``fresh``; return when it is on the disk.
 
-        A file in doubt or longer than ``size_max`` bytes is rewritten from ``whole()``, which has
-        ``fresh`` too.
+        A doubtful file, or one longer than ``size_max`` bytes, is rewritten from ``whole()``, which
+        includes ``fresh``.
 
         Raises:
-            OSError: it may not be; the file is in doubt.
+            OSError: ``fresh`` may not be on the disk; the file is doubtful.
         """
         try:
             if self.doubtful or self.size > size_max:
@@ -71,7 +71,7 @@ class RecordFile:
             raise
 
     def close(self) -> None:
-        """*Disk.* Not to be written any more."""
+        """*Disk.* Close the file."""
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):  # everything that counts was synced
@@ -100,25 +100,25 @@ class RecordFile:
 # Open intervals and keys of messages, in files next to the outbox.
 
 
-# Keys of the messages that brought events: they identify a message that comes again.
+# Keys of received messages: they identify a message that is delivered again.
 #
-# A sender whose acknowledgement was lost sends its message again, to another process perhaps. Its
-# key is on the disk before its events are, with their numbers and checksum: so a key counts, after
-# a restart, if the spool has just these. The newest ``KEYS_MAX`` are kept; the file is bounded.
+# A sender whose acknowledgement was lost sends its message again, possibly to another process. The
+# key is written before the message's events, together with their numbers and checksum. After a
+# restart, a key is valid if the spool has exactly these events. The newest ``KEYS_MAX`` are kept.
 
 
 KEYS: Final = "keys"
 KEYS_MAX: Final = 10_000
-"""Number of messages that are known when they come again."""
+"""Number of keys that are remembered."""
 KEY_BYTES: Final = 16
 _HEAD_BYTES: Final = 5
-"""Before the keys of an entry: its stream, and the checksum of its events."""
+"""Bytes before the keys of an entry: its stream (1), and the checksum of its events (4)."""
 _FILE_MAX: Final = 64 * KEYS_MAX
-"""A longer file is rewritten with the keys that count [bytes]."""
+"""A longer file is rewritten with the valid keys only [bytes]."""
 
 
 class KnownKeys:
-    """The keys alone: of an agent without an outbox."""
+    """The keys in memory, as an agent without an outbox uses them."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, None] = {}
@@ -127,11 +127,11 @@ class KnownKeys:
         return key in self._known
 
     def all(self) -> list[bytes]:
-        """Those that are known, the newest last."""
+        """The known keys, from oldest to newest."""
         return list(self._known)
 
     def remember(self, keys: Sequence[bytes]) -> None:
-        """The oldest ones go."""
+        """Add keys; the oldest beyond ``KEYS_MAX`` are forgotten."""
         for key in keys:
             self._known.pop(key, None)
             self._known[key] = None
@@ -140,13 +140,13 @@ class KnownKeys:
 
 
 class StoredKeys(KnownKeys):
-    """Keys in a file. As in ``Spool``, *disk* is another thread's, one call at a time."""
+    """Keys in a file. As in ``Spool``, *disk* methods run on another thread, one at a time."""
 
     def __init__(self, files: Files, spools: Sequence[Spool]) -> None:
-        """*Disk.* ``spools``: by stream, what was found of it.
+        """*Disk.* Read the file. ``spools``: per stream, as recovered from the disk.
 
         Raises:
-            OSError: the file cannot be read, now.
+            OSError: the file cannot be read at present.
         """
         super().__init__()
         self._file = RecordFile(files, KEYS)
@@ -156,17 +156,17 @@ class StoredKeys(KnownKeys):
             self.remember(_keys_of(entry))
 
     def add(self, stream: int, record: Record, keys: Sequence[bytes]) -> None:
-        """The events of ``record`` are of ``keys``: called before it is appended."""
+        """Record that the messages ``keys`` brought ``record``; call before appending it."""
         if keys:
             self.remember(keys)
             head = bytes([stream]) + zlib.crc32(record.data).to_bytes(4, "big")
             self._fresh.append(Record(record.first, record.rows, head + b"".join(keys)))
 
     def commit(self) -> None:
-        """*Disk.* Returns when everything added before the call is on the disk.
+        """*Disk.* Return when everything added before the call is on the disk.
 
         Raises:
-            OSError: some of it is not; it is kept in memory, for another call.
+            OSError: some of it is not; it stays in memory for another call.
         """
         fresh = [self._fresh.popleft() for _ in range(len(self._fresh))]
         self._entries += fresh
@@ -174,13 +174,13 @@ class StoredKeys(KnownKeys):
             self._file.write(fresh, self._newest, _FILE_MAX)
 
     def close(self) -> None:
-        """*Disk.* Not to be written any more."""
+        """*Disk.* Close the file."""
         self._file.close()
 
     # --- inside
 
     def _found(self, spools: Sequence[Spool]) -> deque[Record]:
-        """Where a sector is bad, repeated messages are taken again and nothing is lost."""
+        """The valid entries. If a sector is bad, repeated messages are accepted twice."""
         return deque(
             entry for entry in self._file.found()
             if len(entry.data) % KEY_BYTES == _HEAD_BYTES and entry.data[0] < len(spools)
@@ -190,7 +190,7 @@ class StoredKeys(KnownKeys):
         )  # fmt: skip
 
     def _newest(self) -> deque[Record]:
-        """The entries that are kept; older ones go."""
+        """Drop entries beyond the newest ``KEYS_MAX`` keys and return the rest."""
         count = sum(len(entry.data) // KEY_BYTES for entry in self._entries)
         while count > KEYS_MAX:
             count -= len(self._entries.popleft().data) // KEY_BYTES
@@ -204,45 +204,45 @@ def _keys_of(entry: Record) -> list[bytes]:
     ]  # fmt: skip
 
 
-# Open intervals on the disk; the outbox has the ended ones.
+# Open intervals on the disk; ended intervals are events in the outbox.
 #
-# A change of what is open is written and synced before the intervals that it made are, with the
-# number that their stream has after them. As with the outbox's keys, a change counts after a
-# restart if the stream has got so far. So a crash leaves either the interval in the outbox and its
-# end here, or neither: then it is still open. None is sent twice, none is lost.
+# A change of the open intervals is written and synced before the interval events that it produced,
+# together with the number that follows these events in their stream. After a restart, a change is
+# valid if the stream has reached that number. A crash therefore leaves either both the event and
+# the change, or neither (the interval is still open): no interval is sent twice or lost.
 #
-# Changes are pairs of a name and a value (None: it is gone); what they mean is the writer's
-# business. Keys of messages are kept beside them: readings may leave no other trace in the outbox.
+# Changes are pairs of a name and a value (None: removed); their meaning belongs to the writer.
+# Message keys are kept with them, because a reading may leave no other trace in the outbox.
 
 
 JOURNAL: Final = "intervals"
 _FILE_MIN: Final = 1 << 16
 """A shorter file is not rewritten [bytes]."""
 _CHANGES_MAX: Final = 1000
-"""Of one record."""
+"""Most changes in one record."""
 
 Change = tuple[bytes, bytes | None]
 
 
 class Journal:
-    """As in ``Spool``, *disk* is another thread's, one call at a time."""
+    """File of open intervals; as in ``Spool``, *disk* methods run on another thread."""
 
     def __init__(self, files: Files, nexts: Sequence[int], committed: Sequence[int]) -> None:
-        """*Disk.* ``nexts``: per stream the number after its last event that was found;
-        ``committed``: after its last one that is on the disk for sure.
+        """*Disk.* Read the file. ``nexts``: per stream, the number after its last recovered event;
+        ``committed``: the number after its last event that is certainly on the disk.
 
         Raises:
-            OSError: the file cannot be read, now.
+            OSError: the file cannot be read at present.
         """
         self.found: dict[bytes, bytes] = {}
         """Open intervals of earlier processes, to be continued."""
         self.messages = KnownKeys()
         self.added = self.written = 0
-        """Changes that were added, and changes on the disk."""
+        """Number of changes added, and number of changes on the disk."""
         self._file = RecordFile(files, JOURNAL)
         self._fresh: deque[Record] = deque()
         self._pending: deque[Record] = deque()
-        """On the disk, but their streams are not so far yet."""
+        """Changes on the disk whose streams have not reached their numbers yet."""
         self._settled: dict[bytes, bytes] = {}
         self._settled_messages = KnownKeys()
         for entry in self._entries(nexts):
@@ -252,14 +252,14 @@ class Journal:
 
     @property
     def unwritten(self) -> bool:
-        """Whether ``commit`` has something to do."""
+        """Whether ``commit`` has something to write."""
         return self.written < self.added
 
     def add(
         self, stream: int, end: int, changes: Sequence[Change], messages: Sequence[bytes] = ()
     ) -> None:
-        """Changes that count when ``stream`` has all its events below the number ``end``: called
-        before these are appended.
+        """Add changes that become valid when ``stream`` has all events below the number ``end``;
+        call before appending these events.
         """
         self.messages.remember(messages)
         for low in range(0, max(len(changes), 1), _CHANGES_MAX):
@@ -269,12 +269,12 @@ class Journal:
         self.added += 1
 
     def commit(self, committed: Sequence[int]) -> None:
-        """*Disk.* Returns when everything added before the call is on the disk.
+        """*Disk.* Return when everything added before the call is on the disk.
 
-        ``committed``: per stream, as of now.
+        ``committed``: per stream, the number after its last event on the disk.
 
         Raises:
-            OSError: some of it is not; it is kept in memory, for another call.
+            OSError: some of it is not; it stays in memory for another call.
         """
         added = self.added
         fresh = [self._fresh.popleft() for _ in range(len(self._fresh))]
@@ -285,20 +285,20 @@ class Journal:
         self.written = added
 
     def close(self) -> None:
-        """*Disk.* Not to be written any more."""
+        """*Disk.* Close the file."""
         self._file.close()
 
     # --- inside
 
     def _entries(self, nexts: Sequence[int]) -> Iterator[Record]:
-        """Where a sector is bad, intervals begin again."""
+        """The valid entries. If a sector is bad, intervals start from nothing."""
         for entry in self._file.found():
             stream = entry.data[0]
             if stream < len(nexts) and entry.first <= nexts[stream]:
                 yield entry
 
     def _settle(self, committed: Sequence[int]) -> None:
-        """Changes that certainly count need no number any more."""
+        """Apply pending changes whose events are certainly on the disk."""
         waiting: deque[Record] = deque()
         behind: set[int] = set()
         for entry in self._pending:
@@ -311,7 +311,7 @@ class Journal:
         self._pending = waiting
 
     def _whole(self) -> list[Record]:
-        """Changes that certainly count, and those that wait."""
+        """All that the file must contain: the settled state and the pending changes."""
         pairs = list(self._settled.items())
         settled = [
             _record(0, 0, pairs[low : low + _CHANGES_MAX], [])

@@ -1,4 +1,4 @@
-"""The folder of an outbox: one start of an agent on the disk, its acks and its events."""
+"""The folder of an outbox: the starts of an agent on the disk, with their acks and events."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from slackwater.edge_agent.outbox.journal import Journal, StoredKeys
 from slackwater.edge_agent.outbox.spool import Spool
 from slackwater.edge_agent.sequence import ResumedStart
 
-# The folder of an outbox: one subfolder per start of the agent, the newest being the one in use.
+# The folder of an outbox: one subfolder per start of the agent; the newest is in use.
 #
-# An earlier start is there for as long as the gateway has not acked all of it. It was ended (its
-# inputs were), or the streams in the settings have changed since: then events of the new shape are
-# numbered by a new start.
+# An earlier start is kept until the gateway has acked all its events. It is earlier because its
+# inputs ended, or because the streams in the settings have changed: events with the new schema
+# need a new start.
 
 
 LOCK: Final = ".lock"
 LOST: Final = ".lost"
-"""Suffix of a subfolder whose source is not known any more."""
+"""Suffix of a subfolder whose identity file is lost."""
 SEGMENT_BYTES: Final = 1 << 20
 
 
 class OutboxFolder:
-    """All starts in ``folder``; one process may have it open."""
+    """All starts in ``folder``; only one process may have it open."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
-        """Raises AgentError: it cannot be made, or another process has it."""
+        """Raises AgentError: the folder cannot be created, or another process has it open."""
         self.folder = folder
         self._tell = tell
         try:
@@ -55,18 +55,19 @@ class OutboxFolder:
         self, site: str, source: str, streams: Sequence[StreamSchema], bytes_max: Sequence[int],
         wall_ns: int, draw: Callable[[], int],
     ) -> list[Outbox]:  # fmt: skip
-        """*Disk.* Earlier starts that are not done with, and at the end the one to go on with.
+        """*Disk.* Open the earlier starts that still have unacked events and, last, the current
+        start.
 
         Args:
-            site: of the source.
-            source: its name.
-            streams: as they are now.
-            bytes_max: per stream.
-            wall_ns: the incarnation of a new start, if it is above those before.
-            draw: 64 random bits.
+            site: site of the source.
+            source: name of the source.
+            streams: the streams of the current settings.
+            bytes_max: size limit per stream [bytes].
+            wall_ns: the incarnation of a new start, unless an earlier one is not below it.
+            draw: returns 64 random bits.
 
         Raises:
-            SettingsError: it holds events of another source.
+            SettingsError: the folder holds events of another source.
             AgentError: the folder cannot be used.
         """
         try:
@@ -101,7 +102,7 @@ class OutboxFolder:
         shutil.rmtree(outbox.folder)
 
     def close(self) -> None:
-        """Lets other processes in."""
+        """Release the lock on the folder."""
         os.close(self._lock)
 
     def _start(self, path: Path) -> OutboxStart | None:
@@ -120,40 +121,39 @@ class OutboxFolder:
 
 
 def _shape(streams: Sequence[StreamSchema]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What messages of the streams are laid out by; equal attributes in another order are not."""
+    """What determines the layout of messages: names and types of attributes, in order."""
     return [(stream.name, list(stream.attrs.items())) for stream in streams]
 
 
 def starts(folder: Path) -> list[Path]:
-    """The subfolders of an outbox, the newest last."""
+    """The subfolders of an outbox, from oldest to newest."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and path.name.isdecimal())
 
 
 # One start of an agent on the disk: its identity, its acks, and the events of its streams.
 #
-# Folder: ``start`` (who), ``position`` (how far), ``sNN-FIRST.seg`` (events; ``segment``), ``keys``
-# (of the messages that they came in), ``intervals`` (those that are open:
-# ``edge_agent.abstraction``). A process that opens it goes on with the same start
-# (``edge_agent.sequence``): the same incarnation, the same 64 bits, the next numbers. Each process
-# takes control numbers of its own, 2**40 of them.
+# Files: ``start`` (identity), ``position`` (acks), ``sNN-FIRST.seg`` (events; see ``spool``),
+# ``keys`` (of received messages), ``intervals`` (open ones: ``edge_agent.abstraction``). A process
+# that opens the folder continues the same start (``edge_agent.sequence``): the same incarnation,
+# the same 64 bits, the next numbers. Each process uses its own range of 2**40 control numbers.
 #
-# What is stored when: the events before they are sent; that a gateway has welcomed this start
-# before anything else is sent; the position before a segment is removed, and now and then.
+# Order of writes: events before they are sent; the fact that a gateway has welcomed this start
+# before anything else is sent; the position before a segment is removed, and from time to time.
 
 
 CONTROLS_PER_PROCESS: Final = 1 << 40
 START: Final = "start"
 _REFUTES: Final = "!"
-"""Behind the name of a clock: the bound contradicts the clock's other one."""
+"""Suffix of a clock's name: this bound contradicts the other bound of the same clock."""
 POSITION: Final = "position"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxStart:
-    """Who numbers the events. ``processes``: how many have opened it.
+    """Identity of one start. ``processes``: how many processes have opened it.
 
-    ``unsent``: per stream the number from which on no process has sent anything, as of the last
-    one that opened it; ``quiet``: whether that one has sent nothing yet.
+    ``unsent``: per stream, the number from which nothing was sent when the last process opened the
+    start; ``quiet``: whether that process has sent nothing yet.
     """
 
     site: str
@@ -163,35 +163,35 @@ class OutboxStart:
     streams: tuple[StreamSchema, ...]
     welcomed: bool = False
     ended: bool = False
-    """Its inputs have ended: nothing will be added."""
+    """Its inputs have ended: no event will be added."""
     processes: int = 0
     unsent: tuple[int, ...] = ()
     quiet: bool = False
     sessions: Mapping[str, int] = field(default_factory=dict)
-    """The numbers of sessions with senders (``edge_agent.inputs.base.Outlet``)."""
+    """Numbers of the sessions with senders (``edge_agent.inputs.base.Outlet``)."""
     clocks: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The newest bounds of devices' clocks: ``low high stamp mono skew_ppb`` of
-    ``DeviceClockBound``, on the wall clock in place of the monotonic one, which ends with the
-    machine's run.
+    ``DeviceClockBound``, converted from the monotonic clock, which ends at a reboot, to the wall
+    clock.
     """
     counters: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
-    """By input and its bits where devices' numbers stood when the agent stopped in good order."""
+    """Per input and counter size, the devices' last numbers at an orderly stop of the agent."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The value as JSON types."""
         return {
             "site": self.site, "source": self.source, "incarnation": self.incarnation,
             "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
             "processes": self.processes, "unsent": list(self.unsent), "quiet": self.quiet,
             "sessions": dict(self.sessions), "clocks": dict(self.clocks),
             "counters": dict(self.counters),
-            # Pairs, as the order of attributes is that of the columns: JSON's objects have none.
+            # Pairs, because the order of attributes is the order of columns.
             "streams": [[stream.name, list(stream.attrs.items())] for stream in self.streams],
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> OutboxStart:
-        """What ``as_dict`` gave."""
+        """Inverse of ``as_dict``."""
         streams = tuple(StreamSchema(name, dict(attrs)) for name, attrs in value["streams"])
         unsent = tuple(value.get("unsent", ()))
         return cls(**{**value, "streams": streams, "unsent": unsent})
@@ -204,7 +204,7 @@ class Outbox:
         self, files: Files, start: OutboxStart, bytes_max: Sequence[int], segment_bytes: int,
         folder: Path = Path(),
     ) -> None:  # fmt: skip
-        """*Disk.* Opens what is there. ``bytes_max``: per stream.
+        """*Disk.* Open what is on the disk. ``bytes_max``: size limit per stream [bytes].
 
         Raises:
             OSError: the folder cannot be read.
@@ -212,7 +212,7 @@ class Outbox:
         self.folder = folder
         """Folder of ``files``, for messages."""
         self.counts: Counter[str] = Counter()
-        """``store_failed``: times that who or how far could not be stored;
+        """``store_failed``: failed writes of the identity or the position;
         ``possible_duplicates``: see ``renew``.
         """
         self._files = files
@@ -225,21 +225,21 @@ class Outbox:
         self._found = nexts = [spool.next for spool in self.spools]
         self.keys = StoredKeys(files, self.spools)
         self.intervals = Journal(files, nexts, [spool.committed for spool in self.spools])
-        # What the disk has lost since it was sent is not to be numbered again: see ``renew``.
+        # Numbers that were sent and that the disk has lost must not be used again: see ``renew``.
         before = start.unsent if start.quiet else nexts
         unsent = [min(old, spool.next) for old, spool in zip(before, self.spools, strict=True)]
         self.counters = start.counters
-        """Of devices, as the process before left them; what a killed one knew is not there."""
+        """Counters of devices as the previous process stored them; empty if it was killed."""
         self.start = replace(
             start, processes=start.processes + 1, unsent=tuple(unsent), quiet=True, counters={}
         )
         self._acked = acked
         self._stored: list[int] = []
-        """What is on the disk for sure."""
+        """The position that is certainly on the disk."""
         self.store_start()
 
     def resumed(self) -> ResumedStart:
-        """Where a session of this process begins."""
+        """Where the session of this process starts."""
         return ResumedStart(
             start=self.start.start,
             welcomed=self.start.welcomed,
@@ -251,23 +251,24 @@ class Outbox:
         )
 
     def welcomed(self, incarnation: int) -> None:
-        """*Disk.* A gateway has taken this start under ``incarnation``: sending begins."""
+        """*Disk.* Record that a gateway has accepted this start under ``incarnation``."""
         self.start = replace(self.start, incarnation=incarnation, welcomed=True, quiet=False)
         self.store_start()
 
     def renew(self, received: Sequence[int], draw: int) -> None:
-        """*Disk.* The gateway has ``received`` more than this disk knows of: a new start begins.
+        """*Disk.* Begin a new start, because the gateway has ``received`` more than this disk
+        knows.
 
-        Its incarnation is the next one. Events that no process has sent, and those that the gateway
-        does not have, are sent by it, with the numbers that they have on the disk. ``draw``: 64
-        random bits.
+        Its incarnation is the next one. It sends the events that no process has sent and those that
+        the gateway does not have, under the numbers that they have on the disk. ``draw``: 64 random
+        bits.
 
-        In a copy that was made before its events were sent, the gateway has what no process of this
-        disk has sent. As a disk that lost numbers and used them again looks the same, these events
-        are sent, too, and counted as ``possible_duplicates``.
+        If the disk is a copy made before its events were sent, the gateway has events that no
+        process of this disk has sent. A disk that lost numbers and used them again looks the same,
+        so these events are sent as well, and counted as ``possible_duplicates``.
 
         Raises:
-            OSError: it could not be stored, so it must not be used; may be called again.
+            OSError: the new start is not stored and must not be used; the call may be repeated.
         """
         self.acked([min(pair) for pair in zip(received, self.start.unsent, strict=True)])
         self._store_position(self._acked)
@@ -283,7 +284,7 @@ class Outbox:
             spool.rewind(ack)
 
     def session(self, sender: str, draw: int, *, kept: bool) -> int:
-        """*Disk.* The number of the session with ``sender``: ``draw`` where it begins."""
+        """*Disk.* The number of the session with ``sender``; a new session gets ``draw``."""
         known = self.start.sessions.get(sender)
         if kept and known is not None:
             return known
@@ -292,7 +293,7 @@ class Outbox:
         return draw
 
     def clocks(self, bounds: Sequence[DeviceClockBound], ahead_ns: int) -> None:
-        """*Disk.* Remembers what clocks are bounded by, before the events that they stamped.
+        """*Disk.* Store bounds of devices' clocks, before the events that these clocks stamped.
 
         ``ahead_ns``: the wall clock minus the monotonic one.
         """
@@ -305,7 +306,7 @@ class Outbox:
         self.store_start()
 
     def known_clocks(self, ahead_ns: int) -> list[DeviceClockBound]:
-        """What ``clocks`` remembers, also of processes before this one."""
+        """The bounds that ``clocks`` stored, including those of earlier processes."""
         return [
             DeviceClockBound(
                 name.removesuffix(_REFUTES), low + ahead_ns, high + ahead_ns, stamp,
@@ -315,24 +316,24 @@ class Outbox:
         ]  # fmt: skip
 
     def stopped(self, counters: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """*Disk.* The events of devices whose numbers stand at ``counters`` are all here."""
+        """*Disk.* Store the devices' ``counters`` at an orderly stop: all their events are here."""
         self.start = replace(self.start, counters=counters)
         self.store_start()
 
     def ended(self) -> None:
-        """*Disk.* Nothing will be added."""
+        """*Disk.* Record that no event will be added."""
         self.start = replace(self.start, ended=True)
         self.store_start()
 
     def store_start(self) -> None:
-        """*Disk.* A disk that refuses is counted: the agent goes on with what it knows."""
+        """*Disk.* Store the identity. A failure is counted; the agent continues with its memory."""
         try:
             store(self._files, START, self.start.as_dict())
         except OSError:
             self.counts["store_failed"] += 1
 
     def acked(self, acked: Sequence[int]) -> None:
-        """The gateway has these numbers of each stream, or knows that they are gone."""
+        """Record the numbers per stream that the gateway has, or knows to be lost."""
         self._acked = [max(pair) for pair in zip(self._acked, acked, strict=True)]
 
     def due(self) -> bool:
@@ -340,7 +341,7 @@ class Outbox:
         return any(spool.trims(ack) for spool, ack in zip(self.spools, self._acked, strict=True))
 
     def settle(self) -> None:
-        """*Disk.* Stores the position, then removes the segments that nobody wants any more."""
+        """*Disk.* Store the position, then remove the segments that are fully acked."""
         acked = list(self._acked)
         try:
             if acked != self._stored:
@@ -352,18 +353,18 @@ class Outbox:
 
     @property
     def unwritten(self) -> bool:
-        """Whether ``commit`` has something to do."""
+        """Whether ``commit`` has something to write."""
         return self.intervals.unwritten or any(spool.unwritten for spool in self.spools)
 
     def commit(self) -> None:
-        """*Disk.* What was appended to any stream is on the disk.
+        """*Disk.* Write everything that was appended to any stream.
 
         Raises:
-            OSError: of one stream at least; all were tried.
+            OSError: at least one stream failed; all were tried.
         """
         failed: OSError | None = None
-        # Keys and changes of intervals are added before their events: all those of events below
-        # these numbers are known.
+        # Keys and interval changes are added before their events: those for all events below
+        # these numbers are already added.
         ends = [spool.next for spool in self.spools]
         self.keys.commit()
         self.intervals.commit([spool.committed for spool in self.spools])
@@ -376,7 +377,7 @@ class Outbox:
             raise failed
 
     def close(self) -> None:
-        """*Disk.* Everything that can be is on the disk; raises OSError when some cannot."""
+        """*Disk.* Write what can be written and close all files; raises OSError if some cannot."""
         try:
             self.commit()
         finally:

@@ -1,4 +1,4 @@
-"""One stream's events on the disk: segments that are appended to, read in order, and removed."""
+"""One stream's events on the disk: segments are appended to, read in order, and removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slackwater.edge_agent.outbox.disk import AppendFile, Files, load, store
 from slackwater.edge_agent.sequence import SEQ_MAX
 from slackwater.edge_agent.wire import PREFIX_BYTES
 
-# The bytes of a segment: a header, then records, each with a mark and a checksum of its own.
+# Format of a segment: a header, then records, each with its own mark and checksum.
 #
 #     header   8 bytes   ``SLKOUT1\\n``
 #     record   mark 4    ``D6 53 4C 4B``
@@ -27,8 +27,8 @@ from slackwater.edge_agent.wire import PREFIX_BYTES
 #              rows 4    how many events it has
 #              data      the message as it goes to the gateway (``edge_agent.wire``)
 #
-# Numbers are big-endian. A record that was torn or has rotted fails its checksum; what follows is
-# found by its mark. So one bad record costs itself alone.
+# Numbers are big-endian. A torn or damaged record fails its checksum, and the reader continues at
+# the next mark. A bad record therefore loses only its own events.
 
 
 HEADER: Final = b"SLKOUT1\n"
@@ -60,7 +60,7 @@ class Record(NamedTuple):
 
 
 class LocatedRecord(NamedTuple):
-    """A record, where it stands in its segment, and how many bytes before it were none."""
+    """A record, its offsets in the segment, and the number of invalid bytes before it."""
 
     record: Record
     start: int
@@ -76,10 +76,10 @@ def encoded(record: Record) -> bytes:
 
 
 def records(content: bytes, offset: int = 0) -> Iterator[LocatedRecord]:
-    """The good records of ``content`` from ``offset`` on; offsets are within ``content``.
+    """The valid records of ``content`` from ``offset`` on.
 
-    What is no record is passed over to the next good one; at the end it is passed over silently
-    (it may be one that is being written).
+    Invalid bytes are skipped up to the next valid record. Invalid bytes at the end are not
+    reported: they may be a record that is being written.
     """
     at, skipped = offset, 0
     while at < len(content):
@@ -108,26 +108,25 @@ def _record_at(content: bytes, at: int) -> Record | None:
     return Record(first, rows, content[at + RECORD_BYTES : end])
 
 
-# One stream's events on the disk: segments that are appended to, read in order, and removed.
+# One stream's events on the disk: segments are appended to, read in order, and removed.
 #
-# Two threads may use a spool: one calls ``append`` and looks at sizes, the other calls what is
-# marked
-# *disk*, one call at a time. Numbers that are changed by both are each changed by one alone.
+# Two threads may use a spool: one calls ``append`` and reads sizes; the other calls the methods
+# marked *disk*, one call at a time. Each number is changed by one of the two threads only.
 #
-# A segment is named by the number of its first event. Whatever in it is numbered like the next
-# segment's first event or above is not part of it: so a segment whose last write failed is left as
-# it is, and what it may or may not have is written again into the next one.
+# A segment is named by the number of its first event. Records with numbers at or above the first
+# event of the next segment are not part of it: after a failed write a segment is left as it is, and
+# the records of that write are written again into the next segment.
 
 
 DAMAGED: Final = ".damaged"
 DAMAGED_MAX: Final = 4
-"""Number of damaged segments of an outbox that are kept for people to look at."""
+"""Number of damaged segments per outbox that are kept for inspection."""
 UNREADABLE: Final = frozenset({errno.EIO, errno.ENOENT, errno.EBADMSG, errno.ENXIO})
-"""Errors of a file that is no better when it is read again."""
+"""Errors that repeat when the file is read again."""
 MISSING: Final = "is not there, though nobody had removed it; its events are gone"
 _UNFINISHED: Final = "the message that was being written is gone"
 UNWRITTEN_MAX: Final = 4 << 20
-"""Bytes that may wait in memory for a disk that is slow or full."""
+"""Bytes that may wait in memory for a slow or full disk."""
 SEGMENT_NAME: Final = re.compile(r"s([0-9]{2})-([0-9]{20})\.seg")
 
 
@@ -138,7 +137,7 @@ def segment_name(index: int, first: int) -> str:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """A file and how much of it counts [bytes]."""
+    """A file and the size of its valid part [bytes]."""
 
     first: int
     name: str
@@ -146,12 +145,12 @@ class Segment:
 
 
 class Spool:
-    """The events of one stream that are not acked, and the number of the next one."""
+    """The unacked events of one stream, and the number of the next event."""
 
     def __init__(
         self, files: Files, index: int, bytes_max: int, segment_bytes: int, acked: int = 0
     ) -> None:
-        """Reads what is there; ``acked``: the number up to which nothing is wanted any more.
+        """Read what is on the disk; ``acked``: the number below which events are acked.
 
         Raises:
             OSError: the folder cannot be read.
@@ -160,9 +159,9 @@ class Spool:
         self.bytes_max = bytes_max
         self.counts: Counter[str] = Counter()
         """``cut_bytes`` of a torn end, ``damaged_bytes`` and ``damaged_segments``;
-        ``unreadable_segments``; ``dropped`` events; ``write_failed``: times."""
+        ``unreadable_segments``; ``dropped`` events; ``write_failed``: number of failed writes."""
         self.faults: deque[str] = deque()
-        """Faults of segments, in words, until a caller takes them out."""
+        """Messages about faults of segments; a caller removes them."""
         self._files = files
         self._segment_bytes = segment_bytes
         self._file: AppendFile | None = None
@@ -170,9 +169,9 @@ class Spool:
         self._tell_if_newest_is_gone()
         self._segments = self._found()
         self._doubtful: bytes | None = None
-        """The last segment, as it was found: the process before may not have synced it."""
+        """Content of the last segment as found: the previous process may not have synced it."""
         self._unsure: dict[int, tuple[int, int]] = {}
-        """Of that segment, by a message's first number: how many events, and their checksum."""
+        """Per first number of a message in that segment: number of events and their checksum."""
         self._appended_bytes = self._written_bytes = sum(each.size for each in self._segments)
         self._header_bytes = self._removed_bytes = 0
         self.next = self._recovered_to = max(self._recovered(), acked)
@@ -184,12 +183,12 @@ class Spool:
 
     @property
     def bytes(self) -> int:
-        """Bytes that are kept, on the disk and in memory."""
+        """Bytes kept on the disk and in memory."""
         return self._appended_bytes + self._header_bytes - self._removed_bytes
 
     @property
     def unwritten_bytes(self) -> int:
-        """Bytes that are not on the disk yet."""
+        """Bytes that are only in memory."""
         return self._appended_bytes - self._written_bytes
 
     @property
@@ -197,8 +196,8 @@ class Spool:
         return bool(self._fresh) or self._doubtful is not None
 
     def has(self, first: int, rows: int, checksum: int) -> bool:
-        """Whether the spool was found with these events, as one message, or they are acked. A crash
-        may have left the last segment with others of the same numbers; before it there are none.
+        """Whether these events were recovered as one message, or are acked. After a crash, the last
+        segment may have other events under the same numbers; earlier segments cannot.
         """
         sure = self.next if self._doubtful is None else max(self.committed, self._read_to)
         return first + rows <= sure or self._unsure.get(first) == (rows, checksum)
@@ -210,17 +209,17 @@ class Spool:
         return room and self.unwritten_bytes + size <= UNWRITTEN_MAX
 
     def append(self, record: Record) -> None:
-        """Takes the next events; they are on the disk after ``commit``."""
+        """Add the next events; they are on the disk after ``commit``."""
         assert record.first == self.next
         self.next = record.end
         self._appended_bytes += record.size
         self._fresh.append(record)
 
     def commit(self, end: int) -> None:
-        """*Disk.* Returns when everything appended below the number ``end`` is on the disk.
+        """*Disk.* Return when all appended events below the number ``end`` are on the disk.
 
         Raises:
-            OSError: some of it is not; it is kept in memory, for another call.
+            OSError: some of them are not; they stay in memory for another call.
         """
         try:
             self._confirm()
@@ -241,7 +240,7 @@ class Spool:
             raise
 
     def read(self, size: int) -> list[Record]:
-        """*Disk.* The committed records after those read before: about ``size`` bytes, or one."""
+        """*Disk.* The next committed records: about ``size`` bytes, but at least one."""
         found: list[Record] = []
         if self._doubtful is not None:
             return found
@@ -252,11 +251,11 @@ class Spool:
         return found
 
     def newest(self, size: int) -> Iterator[Record]:
-        """*Disk.* What is committed and there, the newest segment first, until ``size`` bytes of
-        segments were read.
+        """*Disk.* Committed records, the newest segment first, until ``size`` bytes of segments are
+        read.
 
         Raises:
-            OSError: one cannot be read.
+            OSError: a segment cannot be read.
         """
         following = self.committed
         for segment in reversed(self._segments[:]):
@@ -272,29 +271,29 @@ class Spool:
 
     @property
     def looked_to(self) -> int:
-        """The number up to which ``read`` has given what there is, after it gave nothing more."""
+        """Once ``read`` returns nothing: the number up to which it has returned everything."""
         return self._read_to
 
     def rewind(self, acked: int) -> None:
-        """*Disk.* What is not below ``acked`` is read again."""
+        """*Disk.* Read the events from number ``acked`` on again."""
         self._ahead.clear()
         self._read_to, self._reading, self._offset = acked, None, 0
 
     def trim(self, acked: int) -> None:
-        """*Disk.* Removes the segments whose events are all below ``acked``; the position is on
+        """*Disk.* Remove the segments whose events are all below ``acked``; the position must be on
         the disk already.
         """
         while len(self._segments) > 1 and self._segments[1].first <= acked:
             self._remove(self._segments[0])
 
     def trims(self, acked: int) -> bool:
-        """Whether ``trim`` would remove something."""
+        """Whether ``trim`` would remove a segment."""
         return len(self._segments) > 1 and self._segments[1].first <= acked
 
     def drop_oldest(self) -> range:
-        """*Disk.* Removes the oldest segment without a record that was read; gives its numbers."""
+        """*Disk.* Remove the oldest segment with no record read so far; return its numbers."""
         unread = [each for each in self._segments if each.first >= self._read_to]
-        if len(unread) < 2:  # the last one gives the next number
+        if len(unread) < 2:  # the last segment carries the next number
             return range(0)
         dropped = range(unread[0].first, unread[1].first)
         self._remove(unread[0])
@@ -302,13 +301,13 @@ class Spool:
         return dropped
 
     def close(self) -> None:
-        """*Disk.* The current segment is written to no more."""
+        """*Disk.* Close the current segment."""
         self._abandon()
 
     # --- inside
 
     def _tell_if_newest_is_gone(self) -> None:
-        """Of older ones the numbers tell, which are not whole without them."""
+        """Report a missing newest segment; gaps in the numbers reveal a missing older one."""
         name = missing_newest(self._files, self.index)
         if name is not None:
             self.faults.append(f"{name}: {MISSING}")
@@ -325,14 +324,14 @@ class Spool:
         return sorted(found, key=lambda each: each.first)
 
     def _recovered(self) -> int:
-        """Leaves the torn end of the last segment out; gives the number after its last event."""
+        """Cut the torn end of the last segment; return the number after its last event."""
         if not self._segments:
             return 0
         last = self._segments[-1]
         try:
             content = self._files.read(last.name, 0, last.size)
         except OSError as error:
-            # How many events it had is not known: a gateway that has them shows it (``_beyond``).
+            # Its number of events is unknown; a gateway that has them reveals it (``_beyond``).
             self._unreadable(last.name, error)
             self._remember_removed(self._segments.pop())
             return max(last.first, self._recovered())
@@ -349,14 +348,14 @@ class Spool:
         return number
 
     def _confirm(self) -> None:
-        """Rewrites the last segment, so that the records found in it are certainly on the disk."""
+        """Rewrite the last segment, so that the records found in it are certainly on the disk."""
         if self._doubtful is not None:
             self._files.replace(self._segments[-1].name, self._doubtful)
             self._doubtful = None
             self.committed = self._recovered_to
 
     def _write(self, batch: list[Record]) -> int:
-        """Writes and syncs the first records of ``batch``, into one segment; gives how many."""
+        """Write and sync the first records of ``batch`` into one segment; return how many."""
         new = self._file is None
         if self._file is None:
             self._begin_segment(batch[0].first)
@@ -373,7 +372,7 @@ class Spool:
         self._file.sync()
         if new:
             self._files.sync_names()
-            with suppress(OSError):  # a note for people; a disk without room for it stops nothing
+            with suppress(OSError):  # only a note; a full disk may refuse it
                 store(self._files, newest_note(self.index), {"first": segment.first})
         self._written_bytes += size - segment.size
         segment.size = size
@@ -388,7 +387,7 @@ class Spool:
         self._file.write(HEADER)
         if not self._segments or self._segments[-1].first < first:
             self._segments.append(Segment(first, name, 0))
-        # Else nothing of it counted: its write failed, or it was torn.
+        # Otherwise the segment has no valid record: its write failed, or it was torn.
         last = self._segments[-1]
         self._header_bytes += len(HEADER) - last.size
         last.size = len(HEADER)
@@ -405,13 +404,13 @@ class Spool:
         self._remember_removed(segment)
 
     def _read_on(self) -> bool:
-        """Reads what the present segment has more, or the next one; False: there is no more."""
+        """Read the rest of the current segment, or go to the next; False: there is no more."""
         segment = self._reading
         if segment is None:
             segment = self._reading = self._first_unread()
             self._offset = 0
         if segment is None:
-            # No file of the committed events is left: all of them are gone.
+            # No file of committed events is left: all of them are lost.
             self._read_to = max(self._read_to, self.committed)
             return False
         place = self._segments.index(segment)
@@ -425,12 +424,12 @@ class Spool:
         return True
 
     def _first_unread(self) -> Segment | None:
-        """The segment that has, or would have, the first number that was not read."""
+        """The segment that has, or would have, the first unread number."""
         before = [each for each in self._segments if each.first <= self._read_to]
         return before[-1] if before else next(iter(self._segments), None)
 
     def _take(self, segment: Segment, following: Segment | None) -> None:
-        """Reads the rest of ``segment``."""
+        """Read the rest of ``segment`` into ``_ahead``."""
         end = self.committed if following is None else following.first
         try:
             content = self._files.read(segment.name, self._offset, segment.size - self._offset)
@@ -457,7 +456,7 @@ class Spool:
             self._set_aside(segment, skipped)
 
     def _leave(self, segment: Segment) -> None:
-        """A segment is not there any more; what comes is written into another one."""
+        """Forget a segment whose file is gone; new events go into another segment."""
         if segment is self._segments[-1]:
             self._abandon()
         self._segments.remove(segment)
@@ -469,12 +468,12 @@ class Spool:
             self._reading = None
 
     def _unreadable(self, name: str, error: OSError) -> None:
-        """Moves a segment out of the way; raises ``error`` when it may be read another time."""
+        """Set an unreadable segment aside; raise ``error`` if it may be readable later."""
         if error.errno not in UNREADABLE:
             raise error
         self.counts["unreadable_segments"] += 1
         self.faults.append(f"{name}: unreadable; set aside")
-        with suppress(OSError):  # where it cannot be moved it is left, and found at the next start
+        with suppress(OSError):  # otherwise it stays, and the next start finds it
             kept = [each for each in self._files.names() if each.endswith(DAMAGED)]
             if len(kept) < DAMAGED_MAX:
                 self._files.rename(name, name + DAMAGED)
@@ -482,10 +481,10 @@ class Spool:
                 self._files.unlink(name)
 
     def _set_aside(self, segment: Segment, skipped: int) -> None:
-        """Keeps a copy of a segment with a damaged place; its good records are sent as they are."""
+        """Keep a copy of a damaged segment; its valid records are sent normally."""
         self.counts["damaged_bytes"] += skipped
         self.counts["damaged_segments"] += 1
-        with suppress(OSError):  # a copy for people; a disk without room for it stops nothing
+        with suppress(OSError):  # only a copy; a full disk may refuse it
             kept = [name for name in self._files.names() if name.endswith(DAMAGED)]
             if len(kept) < DAMAGED_MAX:
                 content = self._files.read(segment.name, 0, self._files.size(segment.name))
@@ -493,12 +492,12 @@ class Spool:
 
 
 def newest_note(index: int) -> str:
-    """What says which segment of a stream is the newest: it is never removed by the agent."""
+    """Name of the note that says which segment of a stream is the newest."""
     return f"newest-{index:02d}"
 
 
 def missing_newest(files: Files, index: int) -> str | None:
-    """*Disk.* The name of a stream's newest segment, if it is not there."""
+    """*Disk.* The name of a stream's newest segment if its file is missing, else None."""
     note = load(files, newest_note(index))
     if note is None:
         return None
@@ -507,5 +506,5 @@ def missing_newest(files: Files, index: int) -> str | None:
 
 
 def _begin(content: bytes) -> int:
-    """Where records begin: after the header, which may be torn."""
+    """Offset of the first record: after the header, unless the header is torn."""
     return len(HEADER) if content.startswith(HEADER) else 0

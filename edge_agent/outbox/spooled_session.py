@@ -15,17 +15,17 @@ from slackwater.edge_agent.sequence import ResumedStart
 from slackwater.edge_agent.session import AgentSession
 from slackwater.edge_agent.settings import SessionSettings
 
-# The rate limit of an outbox: after an outage, all devices of a site have much to send at once.
+# The rate limit of an outbox: after an outage, all devices of a site send their backlog at once.
 #
-# A leaky bucket (ITU-T I.371, as a meter): each sent event adds to the level, which falls at the
-# rate. A message is sent when the level is zero, so it may have any size, and the mean rate holds.
+# A leaky bucket (ITU-T I.371, as a meter): each sent event raises the level, which falls at the
+# rate. A message may be sent when the level is zero: any size is allowed, and the mean rate holds.
 
 
 _NS: Final = 10**9
 
 
 class DrainLimit:
-    """At most ``events_per_s`` on average; 0: no limit. Times of the monotonic clock."""
+    """At most ``events_per_s`` on average; 0: no limit. Times are of the monotonic clock."""
 
     def __init__(self, events_per_s: int) -> None:
         self._rate = events_per_s
@@ -51,7 +51,7 @@ class DrainLimit:
 #
 # The session's own buffer is a window of messages in flight. Numbers that the outbox has lost (a
 # damaged segment, or events dropped for lack of room) are reported to the gateway by a new HELLO,
-# whose ``acked`` is the number of the next event to come.
+# whose ``acked`` is the number of the next event to be sent.
 
 
 NUMBERS_LOST: Final = "numbers_lost"
@@ -59,13 +59,13 @@ NUMBERS_LOST: Final = "numbers_lost"
 
 
 class SpooledIntervals(TracedIntervals):
-    """Intervals of a session whose ended ones are stored in the outbox only."""
+    """Intervals of a session; ended intervals are stored in the outbox only."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
         self.pending_requests: dict[Interval, None] = {}
-        """Requested intervals to look up in the outbox, ``OPEN_MAX`` at most: the gateway repeats
-        its requests for others. ``SpoolPump`` takes them out.
+        """Requested intervals to look up in the outbox, at most ``OPEN_MAX``: the gateway repeats
+        its requests for others. ``SpoolPump`` removes them.
         """
 
     def answer(self, request: m.Intervals) -> list[bytes]:
@@ -76,7 +76,7 @@ class SpooledIntervals(TracedIntervals):
 
 
 class SpooledSession(AgentSession):
-    """Sends an outbox's events by ``offer``, not ``emit``; ``count_numbered`` counts them first."""
+    """Sends the events of an outbox: ``count_numbered`` counts them, ``offer`` sends them."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class SpooledSession(AgentSession):
         self.has_welcome = False
         """Whether a gateway has welcomed this process."""
         self.received_beyond: tuple[int, ...] | None = None
-        """Per stream the gateway's next number, set when the gateway has more than this disk knows
-        to be sent, or control numbers of a later process: the disk has lost data or was restored
-        from a copy. The session has then failed.
+        """Per stream, the gateway's next number. Set when the gateway has events or control numbers
+        that this disk does not know to be sent: the disk has lost data or was restored from a copy.
+        The session has then failed.
         """
         self.intervals: SpooledIntervals = SpooledIntervals(settings.pull_back_bytes)
         self._unsent = list(resumed.unsent)
@@ -104,7 +104,7 @@ class SpooledSession(AgentSession):
         return list(self._acked.values())[1:]
 
     def count_numbered(self, stream: int, rows: int, types: Texts | None, now: Now) -> None:
-        """The outbox has numbered ``rows`` more events of a stream; they are offered later."""
+        """Count ``rows`` more events that the outbox has numbered; ``offer`` follows later."""
         self._numbers.take(stream, rows)
         self.counts["emitted"] += rows
         self._heartbeat.put_event(stream, now.mono_ns)
@@ -113,11 +113,11 @@ class SpooledSession(AgentSession):
             self.promise(now, promised, stream=self.streams[stream].name, type=name)
 
     def has_room(self, size: int) -> bool:
-        """Whether a message of ``size`` bytes may be offered; a first one always may."""
+        """Whether a message of ``size`` bytes may be offered; always true if none is in flight."""
         return self._unacked.fits(size) or len(self._unacked) == 0
 
     def offer(self, stream: int, record: Record, now: Now) -> None:
-        """Send committed events until they are acked; call it in the order of their numbers."""
+        """Send committed events until they are acked; call in the order of their numbers."""
         self._unacked.add(stream, record.first, record.rows, record.data)
         self._offered[stream] = max(self._offered[stream], record.end)
         self._pump(now)
@@ -125,8 +125,8 @@ class SpooledSession(AgentSession):
     def send_found(
         self, records: Sequence[tuple[int, Record]], unknown: Sequence[Interval]
     ) -> None:
-        """Answer a request for intervals: ``records`` that contain some, ahead of their turn, and
-        the intervals that are ``unknown`` to the outbox.
+        """Answer a request for intervals: send ``records`` ahead of their turn, and report the
+        intervals that are ``unknown`` to the outbox.
         """
         if not self._pool.ready:
             return  # the gateway repeats its request
