@@ -1,3 +1,3 @@
-"""Where an agent's events come from: each input is one file or folder here and one line in
+"""Sources of an agent's events: each input is one file or folder here and one line in
 ``registry``.
 """

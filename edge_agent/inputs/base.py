@@ -1,4 +1,4 @@
-"""Interfaces of inputs and outlets, waits between attempts, and datagrams."""
+"""Interfaces of inputs and outlets, waits between attempts, and UDP datagrams."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from slackwater.edge_agent.sequence import DeviceCounters
 from slackwater.edge_agent.settings_file import Table
 from slackwater.edge_agent.units import NS_PER
 
-# Waits between attempts that fail: doubled up to a longest one, each of them random.
+# Waits between failed attempts: random, up to a bound that doubles until it reaches a maximum.
 #
-# Full jitter: devices that lost the same peer at once do not come back all at once.
+# Full jitter: devices that lost the same peer at once do not all return at the same time.
 
 
 class Backoff:
-    """``wait`` after each failure, ``reset`` after a success."""
+    """Call ``wait`` after each failure and ``reset`` after a success."""
 
     def __init__(self, first_ns: int, most_ns: int, jitter: Callable[[int], int]) -> None:
-        """``jitter``: a random whole number from 0 to its argument."""
+        """``jitter``: returns a random whole number from 0 to its argument."""
         self._first_ns = first_ns
         self._most_ns = most_ns
         self._jitter = jitter
@@ -48,33 +48,33 @@ class Backoff:
 
 
 def read_backoff(table: Table, jitter: Callable[[int], int]) -> Backoff:
-    """The settings ``reconnect`` (1 s) and ``reconnect_max`` (30 s) of an input."""
+    """Read the settings ``reconnect`` (default 1 s) and ``reconnect_max`` (30 s) of an input."""
     first_ns = table.duration_ns("reconnect", NS_PER["s"], low=NS_PER["ms"])
     most_ns = table.duration_ns("reconnect_max", max(30 * NS_PER["s"], first_ns), low=first_ns)
     return Backoff(first_ns, most_ns, jitter)
 
 
-# Datagrams as they come, kept in bounded memory until somebody takes them.
+# Received datagrams, kept in bounded memory until they are taken.
 
 
 WAITING_MAX: Final = 4 << 20
-"""Bytes of datagrams that wait; beyond, new ones are dropped and counted."""
+"""Bytes of datagrams that may wait; beyond, new ones are dropped and counted."""
 RECEIVE_BUFFER: Final = 1 << 20
-"""Buffer that the kernel is asked for [bytes]; it may grant less."""
+"""Buffer size that the kernel is asked for [bytes]; it may grant less."""
 
 
 class Datagrams(asyncio.DatagramProtocol):
     """The receiving end of a UDP socket."""
 
     def __init__(self, counts: Counter[str]) -> None:
-        """``counts``: ``datagrams`` and, of them, ``dropped_datagrams``."""
+        """``counts``: ``datagrams`` received, and how many of them were ``dropped_datagrams``."""
         self._counts = counts
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._came = asyncio.Event()
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        """Keeps it, if there is room."""
+        """Keep the datagram if there is room."""
         del addr
         self._counts["datagrams"] += 1
         if self._size + len(data) > WAITING_MAX:
@@ -85,7 +85,7 @@ class Datagrams(asyncio.DatagramProtocol):
         self._came.set()
 
     async def take(self) -> list[bytes]:
-        """All that wait; returns when there is one."""
+        """Return all waiting datagrams; wait until there is one."""
         while not self._waiting:
             self._came.clear()
             await self._came.wait()
@@ -98,7 +98,7 @@ class Datagrams(asyncio.DatagramProtocol):
 async def receive(
     host: str, port: int, counts: Counter[str]
 ) -> tuple[asyncio.DatagramTransport, Datagrams]:
-    """A socket that receives; raises OSError: it cannot be had."""
+    """Open a receiving socket; raises OSError if it cannot be opened."""
     loop = asyncio.get_running_loop()
     transport, datagrams = await loop.create_datagram_endpoint(
         lambda: Datagrams(counts), local_addr=(host, port)
@@ -108,59 +108,59 @@ async def receive(
     return transport, datagrams
 
 
-# Inputs, their surroundings, and the outlets to which they hand events.
+# Inputs, their environment, and the outlets to which they pass events.
 
 
 class Outlet(Protocol):
-    """Takes what inputs read. ``take`` returns when there is room for more (backpressure)."""
+    """Receives what inputs read. ``take`` returns when there is room for more (backpressure)."""
 
     async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
-        """Events of one stream, in the order in which they happened to be read.
+        """Take events of one stream, in the order in which they were read.
 
-        ``keys``, of 16 bytes each, name the messages that they came in: ``knows`` them from now on.
-        With an outbox they are as durable as the events, and in one piece with them as long as all
-        of the rows are one message of the wire (``edge_agent.messages``: 1 MiB).
+        ``keys``, 16 bytes each, identify the messages that brought the events; ``knows`` finds them
+        from then on. With an outbox, keys are as durable as the events, and atomic with them if all
+        rows fit into one wire message (``edge_agent.messages``: 1 MiB).
 
-        Returns False when some had no room and were dropped, as the stream's ``when_full`` says.
+        Returns False if some events had no room and were dropped according to ``when_full``.
         """
 
     def knows(self, key: bytes) -> bool:
-        """Whether a message was taken before: by this process, or by one before it on the same
-        outbox. The newest ``edge_agent.outbox.journal.KEYS_MAX`` are known.
+        """Whether a message was taken before, by this process or an earlier one on the same outbox.
+        The newest ``edge_agent.outbox.journal.KEYS_MAX`` are known.
         """
 
     async def session(self, sender: str, *, kept: bool) -> int:
-        """The number of the session with ``sender``, for the keys of its messages: a sender that
-        has forgotten its session (``kept`` False) counts its messages from the start, so what looks
-        like one of before is another one. A new number is as durable as an outbox is when this
-        returns.
+        """The number of the session with ``sender``, which becomes part of its messages' keys. A
+        sender that has lost its session (``kept`` False) restarts its message numbers; the new
+        session number keeps its messages distinct from earlier ones. With an outbox, a new number
+        is durable when this returns.
         """
 
     async def durable(self) -> None:
-        """Returns when everything that was taken before this call is safe: fsynced in the outbox;
-        without one, when the gateway has acked it. Until then no sender may get an acknowledgement.
+        """Return when everything taken before this call is safe: fsynced in the outbox or, without
+        one, acked by the gateway. Until then no sender may get an acknowledgement.
         """
 
     async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
-        """Bounds of the clocks of devices: called before the events that they stamped."""
+        """Take bounds of devices' clocks; call before the events that these clocks stamped."""
 
     def bad(self, what: str, place: str) -> None:
-        """Report a record that was left out; ``place``: where it was read."""
+        """Report a record that was skipped; ``place``: where it was read."""
 
     def trouble(self, what: str, place: str) -> None:
-        """Report a fault that loses no record by itself, as a lost connection."""
+        """Report a fault that loses no record by itself, such as a lost connection."""
 
 
 class StatelessOutlet:
-    """Answers of an ``Outlet`` that keeps neither keys, sessions nor bounds of clocks."""
+    """Default answers of an ``Outlet`` that stores no keys, sessions or clock bounds."""
 
     def knows(self, key: bytes) -> bool:
-        """No message was taken before."""
+        """Return False: no message is remembered."""
         del key
         return False
 
     async def session(self, sender: str, *, kept: bool) -> int:
-        """All sessions have one number."""
+        """Return 0: all sessions share one number."""
         del sender, kept
         return 0
 
@@ -170,14 +170,14 @@ class StatelessOutlet:
 
 
 class InputReader(Protocol):
-    """Reads events until there are no more. Cancelled when the agent stops."""
+    """Reads events until the source ends. Cancelled when the agent stops."""
 
     @property
     def counts(self) -> Counter[str]:
         """Counters for the status file."""
 
     async def run(self, outlet: Outlet) -> None:
-        """Returns at the end of the input; raises AgentError when it cannot be read at all."""
+        """Read to the end of the input; raises AgentError if it cannot be read at all."""
 
 
 def _mono_ns() -> int:
@@ -186,24 +186,24 @@ def _mono_ns() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an input may use of its device, apart from its settings."""
+    """What an input may use of the agent and its device, apart from its own settings."""
 
     schemas: Mapping[str, StreamSchema]
-    """The streams by name."""
+    """The agent's streams by name."""
     name: str = ""
     """Name of the input in messages: the setting ``name``, else its kind."""
     source: str = ""
-    """Site and name of the agent, as ``main/door``."""
+    """Site and name of the agent, for example ``main/door``."""
     wall_ns: Callable[[], int]
     """This device's wall clock [ns since 1970]."""
     mono_ns: Callable[[], int] = _mono_ns
     """This device's monotonic clock [ns]."""
     jitter: Callable[[int], int]
-    """A random whole number from 0 to its argument."""
+    """Returns a random whole number from 0 to its argument."""
     counters: list[DeviceCounters] = field(default_factory=list)
     """Counters of devices that survive a restart of the agent."""
 
 
 Maker = Callable[[Table, Surroundings], InputReader]
-"""From an ``[[input]]`` to the input. Asks the table for every setting that it knows, and has no
-effect outside: ``slackwater agent check`` calls it, too. Raises SettingsError."""
+"""Makes an input from its ``[[input]]`` table. It must read every setting that it knows and have
+no side effects, because ``slackwater agent check`` calls it as well. Raises SettingsError."""

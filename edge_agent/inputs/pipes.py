@@ -24,18 +24,18 @@ from slackwater.edge_agent.inputs.stamping import (
 from slackwater.edge_agent.settings_file import Table
 from slackwater.edge_agent.units import NS_PER
 
-# Lines of JSON, as they come out of a pipe: each complete one is an event.
+# Lines of JSON from a pipe: each complete line is an event.
 
 
 LINE_MAX: Final = 1 << 20
-"""A longer line is left out [bytes]."""
+"""A longer line is skipped [bytes]."""
 
 
 class JsonLines:
-    """Cuts chunks of bytes into lines, and lines into batches of events of one stream."""
+    """Splits chunks of bytes into lines, and lines into batches of events of one stream."""
 
     def __init__(self, fields: RecordFields, name: str) -> None:
-        """``name``: of the input, for messages."""
+        """``name``: name of the input, for messages."""
         self._fields = fields
         self._name = name
         self._rest = b""
@@ -43,7 +43,7 @@ class JsonLines:
         self._line = 0
 
     async def feed(self, chunk: bytes, now_ns: int, outlet: Outlet) -> None:
-        """Hands on the events that ``chunk``, read at ``now_ns``, completes."""
+        """Pass on the events that ``chunk``, read at ``now_ns``, completes."""
         data = self._rest + chunk
         if self._skipping:
             end = data.find(b"\n")
@@ -71,7 +71,7 @@ class JsonLines:
             await outlet.take(stream, rows)
 
     async def end(self, now_ns: int, outlet: Outlet) -> None:
-        """The input has ended: a last line may lack its newline."""
+        """Handle the end of the input: a last line may lack its newline."""
         if self._rest:
             await self.feed(b"\n", now_ns, outlet)
 
@@ -93,10 +93,10 @@ def _lines(complete: bytes) -> tuple[list[int], list[str | bytes]]:
 
 
 CHUNK_BYTES: Final = 1 << 16
-"""Read at once: what a program has printed meanwhile becomes one batch."""
+"""Bytes per read: what a program has printed meanwhile becomes one batch."""
 RESTARTS: Final = ("on-failure", "always", "never")
 _STOP_SECONDS: Final = 5.0
-"""Longest time of a program to end when the agent stops."""
+"""How long a program may take to end when the agent stops."""
 
 WallClock = Callable[[], int]
 """This device's wall clock [ns]."""
@@ -107,11 +107,11 @@ class StdinInput:
 
     def __init__(self, fields: RecordFields, wall_ns: WallClock) -> None:
         self.counts: Counter[str] = Counter()
-        """``bytes`` that were read."""
+        """Number of ``bytes`` read."""
         self._fields = fields
         self._wall_ns = wall_ns
         self.stamped: Callable[[Outlet], Outlet] = lambda outlet: outlet
-        """Where events go that are to have the clocks that stamped them."""
+        """Wraps the outlet so that events get the clocks that stamped them."""
 
     async def run(self, outlet: Outlet) -> None:
         outlet = self.stamped(outlet)
@@ -119,7 +119,7 @@ class StdinInput:
         number = sys.stdin.fileno()
         mode = os.fstat(number).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
-            # A file, or /dev/null, is always ready, and no event loop takes it.
+            # A regular file or /dev/null is always ready, and event loops refuse it.
             while chunk := os.read(number, CHUNK_BYTES):
                 self.counts["bytes"] += len(chunk)
                 await lines.feed(chunk, self._wall_ns(), outlet)
@@ -137,10 +137,10 @@ class StdinInput:
 
 
 class ExecInput:
-    """Runs a program and reads what it prints; it is started again as ``restart`` says.
+    """Runs a program and reads its output; restarts it according to ``restart``.
 
-    A program that ends by itself with exit code 0 has said all it had to say, unless ``restart`` is
-    ``always``. What it writes to standard error goes where the agent's own goes.
+    A program that ends with exit code 0 is not restarted unless ``restart`` is ``always``. Its
+    standard error is that of the agent.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class ExecInput:
         wall_ns: WallClock,
     ) -> None:  # fmt: skip
         self.counts: Counter[str] = Counter()
-        """``bytes`` that were read; ``started`` and ``failed``: times."""
+        """Number of ``bytes`` read; ``started`` and ``failed``: number of times."""
         self._command = command
         self._restart = restart
         self._wait_ns = wait_ns
@@ -196,7 +196,7 @@ async def _read_on(
 
 
 async def _ended(program: asyncio.subprocess.Process) -> None:
-    """The program has ended: by itself, on request, or killed."""
+    """End the program: terminate it, and kill it if it does not end in time."""
     if program.returncode is not None:
         return
     program.terminate()
@@ -218,7 +218,7 @@ def stdin_input(table: Table, around: Surroundings) -> StdinInput:
 
 
 def _fields(table: Table, around: Surroundings) -> tuple[StampingSettings, RecordFields]:
-    """A program on this device stamps by this device's clock, unless it says otherwise."""
+    """A program on this device uses this device's clock unless the settings say otherwise."""
     stamping = read_stamping(
         table, AGENT, delay_min_max_ns=100 * NS_PER["ms"], delay_max_ns=10 * NS_PER["s"]
     )

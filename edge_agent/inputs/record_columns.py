@@ -1,8 +1,8 @@
-"""Events of many records at once: what is plain is read as columns, the rest record by record.
+"""Events of many records at once: read as columns if possible, else record by record.
 
-Both ways give the same events (``RecordFields.event`` says which). A column is plain when all of
-its values are of the types that need no second look: then a few calls check all of them, in place
-of some for each record.
+Both ways give the same events (``RecordFields.event`` defines them). Columns are possible if all
+their values have types that need no conversion: then a few calls check all records, instead of
+several calls per record.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from slackwater.edge_agent.units import NS_PER
 Bad = Callable[[str, int], None]
 _NONE: Final = type(None)
 _DIGITS_MAX: Final = 20
-"""As ``quantity`` takes."""
+"""Most digits that ``quantity`` accepts."""
 _row: Final = partial(tuple.__new__, Row)
-"""``Row._make`` without its check."""
+"""``Row._make`` without its length check."""
 
 
-class _NotPlain(Exception):  # noqa: N818 - a way of going on
-    """Some value needs a look of its own."""
+class _NotPlain(Exception):  # noqa: N818 - control flow, not an error
+    """Some value needs to be read record by record."""
 
 
 def events(
     fields: RecordFields, batch: ParsedRecords, now_ns: int, bad: Bad, *, apart: bool = False
 ) -> Iterator[tuple[str, list[Row]]]:
-    """Stream and events; those that are together fit into one batch of columns.
+    """Yield pairs of stream and events; each list fits into one batch of columns.
 
     Args:
         fields: how a record is read.
         batch: the records.
         now_ns: when they were read.
-        bad: called with the place of a bad record and what is wrong.
-        apart: events of several streams may be given stream by stream, each in their order; else
-            all are in the order of the records.
+        bad: called with what is wrong with a bad record, and its place in the batch.
+        apart: whether events may be yielded stream by stream, each stream in order; otherwise all
+            events are in the order of the records.
     """
     if batch.regular and fields.counters is None:
         try:
@@ -64,7 +64,7 @@ def events(
 
 
 def _streams(fields: RecordFields, batch: ParsedRecords) -> dict[str | None, list[int]]:
-    """The places of each stream's records; None: of what is no record."""
+    """The places of each stream's records; key None: of lines that are no record."""
     found: dict[str | None, list[int]] = {}
     for place, named in enumerate(batch.sorts(fields.map.get(r.STREAM, r.STREAM))):
         found.setdefault(fields.stream if named == "" else named, []).append(place)
@@ -72,7 +72,7 @@ def _streams(fields: RecordFields, batch: ParsedRecords) -> dict[str | None, lis
 
 
 def _at(places: Sequence[int], bad: Bad) -> Bad:
-    """``bad`` of the whole, for a part that has ``places`` of it."""
+    """``bad`` for a part of the batch that consists of ``places``."""
     return lambda what, place: bad(what, places[place])
 
 
@@ -132,7 +132,7 @@ def _plain(fields: RecordFields, batch: ParsedRecords, now_ns: int) -> tuple[str
 
 
 def _devices(fields: RecordFields, field: Callable[[str], Sequence[Any]]) -> Iterable[str | None]:
-    """Device that stamped each record; empty: the record names none."""
+    """The device that stamped each record; empty: the record names none."""
     if not fields.devices:
         return repeat(None)
     names = field(r.CLOCK)
@@ -142,7 +142,7 @@ def _devices(fields: RecordFields, field: Callable[[str], Sequence[Any]]) -> Ite
 
 
 def _only(values: Sequence[Any], *known: type) -> set[type]:
-    """The types of ``values``; raises _NotPlain: others than ``known``."""
+    """Return the types of ``values``; raises _NotPlain if there are others than ``known``."""
     found = set(map(type, values))
     if not found <= set(known):
         raise _NotPlain
@@ -154,7 +154,7 @@ def _check_texts(texts: set[str], low: int, high: int) -> None:
         raise _NotPlain
     for text in texts:
         if not text.isascii():
-            text.encode()  # a ValueError: half of a surrogate pair
+            text.encode()  # raises ValueError for half of a surrogate pair
 
 
 def _within(values: Sequence[Any], most: int) -> None:
@@ -194,7 +194,7 @@ def _ids(values: Sequence[Any], texts: bool) -> Sequence[int | None]:
 
 
 def _values(values: Sequence[Any], kind: str, texts: bool) -> Sequence[Any]:
-    """A column of an attribute."""
+    """Check and convert a column of an attribute of type ``kind``."""
     if texts:
         values = _read(values, kind)
     if kind == "str":
@@ -215,7 +215,7 @@ def _values(values: Sequence[Any], kind: str, texts: bool) -> Sequence[Any]:
 
 
 def _read(values: Sequence[Any], kind: str) -> Sequence[Any]:
-    """From texts; an empty one is none. Raises ValueError, BadRecord: one is not of ``kind``."""
+    """Parse a column of texts; empty is null. Raises ValueError or BadRecord for a bad text."""
     found = _only(values, str, _NONE)
     if kind == "str":
         return [value or None for value in values]

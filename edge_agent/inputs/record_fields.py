@@ -1,4 +1,4 @@
-"""From records to events: the fields, record by record and for many at once."""
+"""The mapping of an input's records (JSON objects, CSV rows) to events."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from slackwater.edge_agent.units import NS_PER
 if TYPE_CHECKING:
     from slackwater.edge_agent.inputs.base import Surroundings
 
-# From a record (a JSON object, a line of CSV) to an event: the meaning of its fields.
+# The mapping of a record (a JSON object, a CSV row) to an event.
 #
 # Fields have the names of a trace: ``stream ts te id type`` and ``attrs`` with the attributes; an
-# attribute of the stream may also stand beside them. ``map`` says where a field is named otherwise.
-# A record without ``ts`` happened when it was read, by this device's clock. ``clock`` names the
-# device that stamped the others, where the input asks for it.
+# attribute of the stream may also be a top-level field. ``map`` gives other names of fields. A
+# record without ``ts`` has the time of reading by this device's clock. In other records ``clock``
+# names the device that stamped them, if the input uses it.
 
 
 FIELDS: Final = (r.STREAM, r.TS, r.TE, r.ID, r.TYPE, r.CLOCK, r.SEQ)
@@ -35,28 +35,28 @@ SEQ_BITS: Final = (8, 16, 32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFields:
-    """How an input's records are read. ``map``: field or attribute -> the name that it has."""
+    """How an input's records are read. ``map``: field or attribute -> its name in the record."""
 
     schemas: Mapping[str, StreamSchema]
     stream: str
-    """Of records that name none."""
+    """Stream of records that name none."""
     time_unit: str = "ns"
     map: Mapping[str, str] = field(default_factory=dict)
     texts: bool = False
-    """Values are texts (CSV): those of numbers and bools are read."""
+    """Whether values are texts (CSV) from which numbers and bools are parsed."""
     devices: bool = False
-    """An event's clock is the device that stamped it."""
+    """Whether the event's clock is the device that stamped it."""
     counters: DeviceCounters | None = None
-    """Of what ``seq`` says; None: it is not looked at."""
+    """Counters that ``seq`` updates; None: ``seq`` is ignored."""
 
     def event(
         self, record: Mapping[str, Any], now_ns: int, device: str = ""
     ) -> tuple[str, Row] | None:
-        """The stream and the event that ``record`` is; None: its device sent it before.
-        ``now_ns``: when it was read; ``device``: of a record that names none.
+        """Return stream and event of ``record``; None: a copy of a record sent before.
+        ``now_ns``: when it was read; ``device``: the device of a record that names none.
 
         Raises:
-            BadRecord: names what is wrong.
+            BadRecord: the record is invalid; names what is wrong.
         """
         stream = self._field(record, r.STREAM) or self.stream
         schema = self.schemas.get(stream) if type(stream) is str else None
@@ -99,8 +99,8 @@ class RecordFields:
         return number
 
     def count_in(self, counts: Counter[str], around: Surroundings | None = None) -> None:
-        """What is found of the devices' numbers is counted there, with ``around`` also over a
-        restart.
+        """Count findings about the devices' numbers in ``counts``; with ``around``, register the
+        counters so that they survive a restart.
         """
         if self.counters is not None:
             self.counters.counts = counts
@@ -108,7 +108,7 @@ class RecordFields:
                 around.counters.append(self.counters)
 
     def device_of(self, record: Mapping[str, Any], device: str) -> str | None:
-        """Device that stamped a record; raises BadRecord: its ``clock`` is no name."""
+        """The device that stamped a record; raises BadRecord if its ``clock`` is no name."""
         if not self.devices:
             return None
         found = self._field(record, r.CLOCK)
@@ -134,7 +134,7 @@ def read_fields(
     table: Table, schemas: Mapping[str, StreamSchema], *, texts: bool = False,
     devices: bool = False,
 ) -> RecordFields:  # fmt: skip
-    """The settings ``stream time_unit map seq_bits`` of an input."""
+    """Read the settings ``stream time_unit map seq_bits`` of an input."""
     stream = table.text("stream", next(iter(schemas)), among=list(schemas))
     unit = table.text("time_unit", "ns", among=list(NS_PER))
     inner = table.table("map")
@@ -156,14 +156,14 @@ def read_fields(
 
 
 def instant_ns(value: Any, unit: str) -> int:
-    """An instant as ns since 1970: a number in ``unit``, or a text of ISO 8601 with its zone.
+    """Convert an instant to ns since 1970: a number in ``unit``, or ISO 8601 text with its zone.
 
     >>> instant_ns(12, "ms"), instant_ns("1.5", "s"), instant_ns("1970-01-01T00:00:01.5Z", "ns")
     (12000000, 1500000000, 1500000000)
 
     Raises:
-        ValueError, SettingsError: it is none; a fraction of a second is given as a text, not as a
-            float, which has no room for ns.
+        ValueError, SettingsError: it is no instant. Fractions of a second must be texts: a float
+            cannot hold ns since 1970.
     """
     if type(value) is int:
         return value * NS_PER[unit]
@@ -180,7 +180,7 @@ def instant_ns(value: Any, unit: str) -> int:
 
 
 def read_text(text: Any, kind: str, name: str) -> Any:
-    """The value of a text in a table of texts; an empty one is null. Raises BadRecord."""
+    """Parse a text as a value of type ``kind``; an empty text is null. Raises BadRecord."""
     if text is None or text == "":
         return None
     try:
@@ -197,45 +197,45 @@ def read_text(text: Any, kind: str, name: str) -> Any:
     return text
 
 
-# Records that were read together: their fields as columns, and each record by itself.
+# Records that were read together: access by column and by record.
 
 
 _scan: Final[Callable[[str, int], tuple[Any, int]]] = vars(json.JSONDecoder())["scan_once"]
-"""``json.loads`` without what it does around each text."""
+"""``json.loads`` without its work around each text."""
 
 
 class ParsedRecords(Protocol):
-    """Some records of one input."""
+    """A batch of records of one input."""
 
     def __len__(self) -> int: ...
 
     def field(self, name: str) -> Sequence[Any]:
-        """Value of that name in each record; None: there is none."""
+        """The value of the field in each record; None: the record has none."""
 
     def attribute(self, name: str) -> Sequence[Any]:
-        """The same for attributes: ``attrs`` first, where a record has it."""
+        """As ``field``, for attributes: a value in ``attrs`` takes precedence."""
 
     @property
     def regular(self) -> bool:
-        """Whether all are records, so that columns can be asked for."""
+        """Whether all are records, so that columns can be read."""
 
     def record(self, place: int) -> Mapping[str, Any]:
-        """One of them; raises BadRecord: it is none."""
+        """The record at ``place``; raises BadRecord if it is none."""
 
     def sorts(self, name: str) -> Sequence[str | None]:
-        """Text of that name in each record, or "" (none); None: no record has one."""
+        """The text of the field in each record: "" if it has none, None for what is no record."""
 
     def part(self, places: Sequence[int]) -> ParsedRecords:
-        """Some of them."""
+        """The batch of the records at ``places``."""
 
 
 class JsonBatch:
-    """Lines of JSON."""
+    """Lines of JSON, one record each."""
 
     def __init__(
         self, lines: Sequence[str | bytes], records: Sequence[dict[str, Any] | None] | None = None
     ) -> None:
-        """``lines``: bytes where they are not UTF-8 as a whole; ``records``: what they say."""
+        """``lines``: bytes if they are not UTF-8 as a whole; ``records``: the parsed lines."""
         self._lines = lines
         found: Sequence[Any] = list(map(_object, lines)) if records is None else records
         self._records = found
@@ -276,13 +276,13 @@ class JsonBatch:
 
 
 class TableBatch:
-    """Rows of a table, all of the same columns; ``record_of`` gives those that are not."""
+    """Rows of a table as columns; ``record_of`` returns a row as a record."""
 
     def __init__(
         self, columns: Mapping[str, Sequence[Any]] | None, rows: int,
         record_of: Callable[[int], Mapping[str, Any]],
     ) -> None:  # fmt: skip
-        """``columns`` None: not all rows have the same."""
+        """``columns`` None: the rows do not all have the same columns."""
         self._known = columns
         self._columns = columns or {}
         self._rows = rows
@@ -317,7 +317,7 @@ def _is_not(one: object, other: object) -> bool:
 
 
 def _object(line: str | bytes) -> Any:
-    """The record; None: it is none."""
+    """Parse a line; None: it is no JSON object."""
     if isinstance(line, str):
         try:
             found, end = _scan(line, 0)

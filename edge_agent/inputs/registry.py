@@ -32,10 +32,10 @@ class NamedInput(NamedTuple):
 
 
 def read_inputs(tables: Sequence[Table], around: Surroundings) -> tuple[NamedInput, ...]:
-    """The inputs that the ``[[input]]`` tables describe.
+    """Create the inputs that the ``[[input]]`` tables describe.
 
     Raises:
-        SettingsError: a mistake in one, a name that two have, a package that is not installed.
+        SettingsError: a wrong setting, a duplicate name, or a package that is not installed.
     """
     found = []
     for name, table, maker in read_kinds(tables, OURS, GROUP, "inputs"):

@@ -1,4 +1,4 @@
-"""A recording, played again (CSV, JSONL, Parquet): as fast as it was, faster, or at once."""
+"""Replay of a recording (CSV, JSONL, Parquet): in real time, faster, or at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slackwater.edge_agent.packing import Row
 from slackwater.edge_agent.settings_file import Table
 from slackwater.edge_agent.units import NS_PER
 
-# Records of a Parquet file, some at a time; pyarrow is loaded when there is one to read.
+# Records of a Parquet file in batches; pyarrow is imported only when there is a file to read.
 
 
 PARQUET: Final = "parquet"
@@ -37,10 +37,10 @@ def is_installed() -> bool:
 
 
 def batches(file: Path, rows: int) -> Iterator[TableBatch]:
-    """The rows of a file, so many at a time.
+    """Read the rows of a file, ``rows`` at a time.
 
-    A column of timestamps with a zone gives ns since 1970; without one, it gives times that say no
-    instant. Raises AgentError: the file cannot be read.
+    A timestamp column with a zone gives ns since 1970; one without a zone gives values that are no
+    instants. Raises AgentError if the file cannot be read.
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra, and heavy
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -66,21 +66,21 @@ def _parquet_record(lists: Mapping[str, Sequence[Any]]) -> Callable[[int], dict[
     return lambda place: {name: values[place] for name, values in lists.items()}
 
 
-# A recording, played again (CSV, JSONL, Parquet): as fast as it was, faster, or all at once.
+# Replay of a recording (CSV, JSONL, Parquet): in real time, faster, or at once.
 
 
 ROWS_AT_ONCE: Final = 1000
 FORMATS: Final = ("csv", "jsonl", PARQUET)
 _SLICE_NS: Final = 10 * 10**6
-"""Events that are due within so long go together."""
+"""Events that are due within this time are sent together [ns]."""
 
 
 class ReplayInput:
     """Plays a file once.
 
-    ``pace`` 0: at once; 1: event after event as their ``ts`` are apart; 10: ten times as fast.
-    ``restamp``: the first event happens now by this device's clock, the others as far after it as
-    they are played; else events keep their ``ts``.
+    ``pace``: 0: all at once; 1: spaced as their ``ts``; 10: ten times as fast. ``restamp``: the
+    first event gets the current time of this device's clock, and the others follow at their pace;
+    otherwise events keep their ``ts``.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ReplayInput:
         wall_ns: Callable[[], int],
     ) -> None:  # fmt: skip
         self.counts: Counter[str] = Counter()
-        """``records`` that were played."""
+        """Number of ``records`` played."""
         self._file = file
         self._form = form
         self._pace = pace
@@ -129,7 +129,7 @@ class ReplayInput:
     def _slices(
         self, rows: list[Row], first: int, began_wall_ns: int
     ) -> Iterator[tuple[int, list[Row]]]:
-        """What goes together, and when the last of it is due [ns since the start]."""
+        """Yield events that are sent together, and when the last is due [ns since the start]."""
         if not self._pace and not self._restamp:
             yield 0, rows
             return
@@ -152,7 +152,7 @@ class ReplayInput:
     async def _hand(
         self, stream: str, rows: list[Row], began: float, due_ns: int, outlet: Outlet
     ) -> None:
-        """Hands on ``rows`` when the last of them is due."""
+        """Pass on ``rows`` when the last of them is due."""
         wait = began + due_ns / NS_PER["s"] - asyncio.get_running_loop().time()
         await asyncio.sleep(max(wait, 0.0))
         self.counts["records"] += len(rows)
@@ -160,7 +160,7 @@ class ReplayInput:
 
 
 def _json_batches(text: Iterable[str]) -> Iterator[tuple[ParsedRecords, Sequence[int]]]:
-    """Lines that are not empty, and their numbers."""
+    """Batches of non-empty lines, and their line numbers."""
     numbered = ((number, line) for number, line in enumerate(text, 1) if line.strip())
     while some := list(islice(numbered, ROWS_AT_ONCE)):
         numbers, lines = zip(*some, strict=True)
@@ -168,7 +168,7 @@ def _json_batches(text: Iterable[str]) -> Iterator[tuple[ParsedRecords, Sequence
 
 
 def _csv_batches(text: Iterable[str]) -> Iterator[tuple[ParsedRecords, Sequence[int]]]:
-    """Rows below a line of names; one that has fewer or more of them is a record of its own."""
+    """Batches of rows after a header line; rows of other lengths are read row by row."""
     reader = csv.reader(text)
     names = next(reader, [])
     numbered = ((reader.line_num, row) for row in reader if row)
@@ -187,7 +187,7 @@ def _record_of(
 
 
 def _numbered(batches: Iterable[ParsedRecords]) -> Iterator[tuple[ParsedRecords, Sequence[int]]]:
-    """With the numbers of their records, from 1."""
+    """The batches with the numbers of their records, from 1."""
     first = 1
     for batch in batches:
         yield batch, range(first, first + len(batch))

@@ -1,9 +1,9 @@
-"""``kind = "soccer-udp"``: positions of players and ball as the DEBS 2013 Grand Challenge has them.
+"""``kind = "soccer-udp"``: positions of players and ball in the DEBS 2013 Grand Challenge format.
 
 A datagram has lines of CSV, a position each: ``sid,ts,x,y,z,|v|,|a|,vx,vy,vz,ax,ay,az`` (DEBS 2013
 Grand Challenge, "Soccer monitoring"; SPEC R19, Table 5.1): sensor, time [ps], place [mm], speed
-[um/s] and acceleration [um/s^2], their directions. Locating systems send so over UDP, which loses
-and reorders: what was lost between sensor and agent nobody can number.
+[um/s], acceleration [um/s^2], and their directions. Locating systems send it over UDP, which loses
+and reorders; losses between sensor and agent cannot be detected.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ COLUMNS: Final = ("sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", 
 DELAY_MIN_MAX_NS: Final = 200 * NS_PER["ms"]
 DELAY_MAX_NS: Final = 10 * NS_PER["s"]
 LINE_MAX: Final = 1_000
-"""Characters."""
+"""Longest line [characters]."""
 _PS_PER_NS: Final = 1_000
 _DIGITS_MAX: Final = 22
-"""Of a time [ps]: since 1970, as large as an event's may be."""
+"""Most digits of a time [ps] since 1970."""
 _ROWS_MAX: Final = 4_096
-"""Events that go on together."""
+"""Most events that are passed on together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,14 @@ class PositionFields:
     places: Mapping[str, int]
     """Attribute -> column."""
     types: Mapping[str, str]
-    """Type of the events of a sensor, by its ``sid``."""
+    """Event type per sensor (``sid``)."""
     type: str
-    """Of those of other sensors; empty: none."""
+    """Event type of other sensors; empty: none."""
     zero_ns: int
     """The instant at which the sensors' time is 0 [ns since 1970]."""
 
     def row(self, line: str) -> Row:
-        """The event of a line; raises BadRecord: it is none."""
+        """Parse a line; raises BadRecord if it is no position."""
         if len(line) > LINE_MAX:
             raise BadRecord(f"a line of {len(line)} characters")
         cells = [cell.strip() for cell in line.split(",")]
@@ -69,20 +69,20 @@ class PositionFields:
 
 
 def lines_of(datagram: bytes) -> list[str]:
-    """Those that are not empty."""
+    """The non-empty lines of a datagram."""
     lines = datagram.decode("ascii", "replace").split("\n")
     return [line for line in lines if line.strip()]
 
 
 class SoccerInput:
-    """A UDP socket that positions come to."""
+    """A UDP socket that receives positions."""
 
     def __init__(
         self, name: str, host: str, port: int, fields: PositionFields, clocks: StampingClocks
     ) -> None:
         self.counts: Counter[str] = Counter()
-        """``datagrams``, ``dropped_datagrams`` (no room), ``positions``, ``bad`` lines; and those
-        of ``StampingClocks``."""
+        """``datagrams``, ``dropped_datagrams`` (no room), ``positions``, ``bad`` lines; and the
+        counters of ``StampingClocks``."""
         clocks.counts = self.counts
         self._clocks = clocks
         self._name = name
@@ -90,7 +90,7 @@ class SoccerInput:
         self._port = port
         self._fields = fields
         self.port = 0
-        """Where it listens; 0: not yet."""
+        """The port that it listens on; 0: not yet."""
 
     async def run(self, outlet: Outlet) -> None:
         place = f"{self._name}: {self._host} port {self._port}"

@@ -1,10 +1,10 @@
-"""The clock that stamps the events of an input: the device's, the agent's, or the arrival.
+"""The clock that stamps an input's events: the device's, the agent's, or the time of arrival.
 
-``device``: each device has a clock of its own, bounded from its messages (``FollowedClock``).
-``agent``: the events' times are of this device's clock. ``arrival``: an event's time is when the
-agent got it; it happened up to ``delay_max`` earlier. Errors of arrivals are independent, so each
-event has a clock of its own there; a name is used again when ``delay_max`` has passed twice, and
-never by a clock that was set since: its bound would take the place of one that still waits.
+``device``: each device has its own clock, bounded from its messages (``FollowedClock``).
+``agent``: the times are of this device's clock. ``arrival``: an event gets the time of its arrival
+at the agent; it happened up to ``delay_max`` earlier. Errors of arrivals are independent, so each
+event has its own clock. A name is used again after twice ``delay_max``, but not if the agent's
+clock was set meanwhile: the new bound would replace one that waiting events still need.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ AGENT: Final = "agent"
 ARRIVAL: Final = "arrival"
 CLOCKS: Final = (DEVICE, AGENT, ARRIVAL)
 DEVICES_MAX: Final = 256
-"""Devices of one input whose clocks are followed; beyond, the one not heard for longest goes."""
+"""Devices per input whose clocks are followed; beyond, the least recent one is forgotten."""
 ARRIVALS_MAX: Final = 1024
-"""Arrivals whose errors are independent; of more within twice ``delay_max`` some share one."""
+"""Arrivals with independent errors; more than that within twice ``delay_max`` share clocks."""
 _SUFFIX: Final = 40
-"""Characters for the number of an epoch."""
+"""Characters reserved for the number of an epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def read_stamping(
     table: Table, default: str, *, delay_min_max_ns: int, delay_max_ns: int,
     also: Sequence[str] = (),
 ) -> StampingSettings:  # fmt: skip
-    """Raises SettingsError. ``also``: other words that ``clock`` may be, for ``device``."""
+    """Raises SettingsError. ``also``: other values of ``clock`` that mean ``device``."""
     clock = table.text("clock", default, among=(*CLOCKS, *also))
     longest = table.duration_ns("delay_max", delay_max_ns, low=1)
     least = table.duration_ns("delay_min_max", min(delay_min_max_ns, longest))
@@ -79,8 +79,8 @@ class StampingClocks:
     def __init__(self, stamping: StampingSettings, around: Surroundings) -> None:
         self.mode = stamping.clock
         self.counts: Counter[str] = Counter()
-        """``clock_steps``: times that a device's clock was found set; ``clocks_forgotten``;
-        ``arrivals_shared``: events that share an arrival's clock with another."""
+        """``clock_steps``: detected steps of devices' clocks; ``clocks_forgotten``;
+        ``arrivals_shared``: events that share an arrival's clock with another event."""
         self._settings = stamping.device
         self._name = around.name
         self._wall_ns, self._mono_ns = around.wall_ns, around.mono_ns
@@ -92,7 +92,7 @@ class StampingClocks:
         self._said: dict[int, DeviceClockBound] = {}
 
     def device(self, name: str) -> FollowedClock:
-        """The clock of a device; empty: the only one of the input."""
+        """The clock of a device; empty name: the only one of the input."""
         found = self._devices.pop(name, None)
         if found is None:
             whole = f"{self._name}/{name}" if name else self._name
@@ -107,9 +107,8 @@ class StampingClocks:
         self, rows: Sequence[Row], outlet: Outlet, *, device: str = "",
         stamp_ns: int | None = None, resolution_ns: int = 0,
     ) -> Sequence[Row]:  # fmt: skip
-        """The events of a message that has just come, with their clocks, which ``outlet`` gets.
-
-        ``stamp_ns``: when the device made the message, if it says so; else its newest event.
+        """Return a message's events with their clocks, whose bounds go to ``outlet``; call when the
+        message arrives. ``stamp_ns``: when the device made the message; None: its newest event.
         """
         if self.mode == AGENT or not rows:
             return rows
@@ -127,7 +126,7 @@ class StampingClocks:
         self, outlet: Outlet, device: str, sent_mono_ns: int, mono_ns: int, stamp_ns: int,
         resolution_ns: int = 0,
     ) -> None:  # fmt: skip
-        """A device was asked for its time."""
+        """Take a device's answer to a question for its time."""
         clock = self.device(device)
         steps = clock.steps
         clock.add_answer(sent_mono_ns, mono_ns, stamp_ns, resolution_ns)
@@ -135,7 +134,7 @@ class StampingClocks:
         await self.say(clock, steps, outlet)
 
     async def say(self, clock: FollowedClock, steps_before: int, outlet: Outlet) -> None:
-        """Hands on what is new of a clock."""
+        """Pass on new bounds of a clock, and report a step since ``steps_before``."""
         if clock.steps > steps_before:
             self.counts["clock_steps"] += clock.steps - steps_before
             seconds = abs(clock.last_step_ns) / NS_PER_S
@@ -175,7 +174,7 @@ class StampingClocks:
         return named
 
     def _arrival(self, mono_ns: int) -> int:
-        """The number of a clock that no event within twice ``delay_max`` has."""
+        """The number of a clock that no event of the last twice ``delay_max`` uses."""
         while self._used and mono_ns - self._used[0][0] > 2 * self._settings.delay_max_ns:
             self._free.append(self._used.popleft()[1])
         if not self._free:
@@ -189,7 +188,7 @@ class StampingClocks:
 def stamping_outlet(
     stamping: StampingSettings, fields: RecordFields, around: Surroundings, counts: Counter[str]
 ) -> Callable[[Outlet], Outlet]:
-    """What an input of records hands its events to, in place of an outlet; ``fields``: its own."""
+    """Return the wrapper of the outlet to which an input of records passes its events."""
     if stamping.clock == AGENT:
         return lambda outlet: outlet
     unit_ns = NS_PER[fields.time_unit]
@@ -199,8 +198,8 @@ def stamping_outlet(
 
 
 class StampingOutlet:
-    """Hands events on with the clocks that stamped them; rows name the device that did (None: the
-    agent).
+    """Passes events on with the clocks that stamped them. A row's ``clock`` names the stamping
+    device (None: the agent).
     """
 
     def __init__(self, outlet: Outlet, clocks: StampingClocks, resolution_ns: int) -> None:
@@ -211,7 +210,7 @@ class StampingOutlet:
         self.bad, self.trouble, self.clocks = outlet.bad, outlet.trouble, outlet.clocks
 
     async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
-        """Their order stays."""
+        """Stamp the rows, in their order, and pass them on."""
         if self._clocks.mode != DEVICE:
             named = await self._clocks.stamped(rows, self._outlet)
             return await self._outlet.take(stream, named, keys)

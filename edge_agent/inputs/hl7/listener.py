@@ -1,9 +1,9 @@
-"""``kind = "hl7-mllp"``: listens for ORU^R01, and answers when the events are durable.
+"""``kind = "hl7-mllp"``: listens for ORU^R01 messages and answers when their events are durable.
 
-Answers come in the order of the messages. A message that comes again (its acknowledgement was lost,
-perhaps with this agent) is answered like the first time and not taken twice: same sender (MSH-3,
-MSH-4), same control id (MSH-10), same segments behind the header. Devices that count from 1 again
-after a start are so not taken for senders that repeat themselves.
+Answers come in the order of the messages. A repeated message (its acknowledgement was lost, or the
+agent was) gets the same answer and is not taken twice. Two messages are the same if sender (MSH-3,
+MSH-4), control id (MSH-10) and all segments after the header are equal. The last condition
+distinguishes them for devices that restart their control ids at 1.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from slackwater.edge_agent.settings_file import Table
 from slackwater.edge_agent.units import NS_PER
 
 PORT: Final = 2575
-"""Registered for HL7 over MLLP."""
+"""Port registered for HL7 over MLLP."""
 DELAY_MIN_MAX_NS: Final = 500 * NS_PER["ms"]
 DELAY_MAX_NS: Final = 60 * NS_PER["s"]
 MESSAGE_MAX: Final = 256 << 10
 CONTROL_ID_MAX: Final = 199
 _CHUNK_BYTES: Final = 1 << 16
 _TOGETHER: Final = 64
-"""Messages of one connection that wait for one fsync together."""
+"""Most messages of one connection that wait for one fsync together."""
 _STALLED_SECONDS: Final = 30.0
-"""Longest wait for the rest of a message, or of an answer."""
+"""Longest wait for the rest of a message or for sending an answer."""
 _OBSERVATION: Final = ("type", "attr")
 _CHARSETS: Final = ("utf-8", "iso-8859-1", "ascii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hl7Settings:
-    """Address and accepted messages."""
+    """Address, limits and accepted messages."""
 
     name: str
     host: str
@@ -60,7 +60,7 @@ class Hl7Settings:
     message_max: int
     charset: str
     processing: tuple[str, ...]
-    """Of MSH-11 (P production, T training, D debugging)."""
+    """Accepted values of MSH-11 (P production, T training, D debugging)."""
 
 
 class Hl7Input:
@@ -71,9 +71,9 @@ class Hl7Input:
         clocks: StampingClocks,
     ) -> None:  # fmt: skip
         self.counts: Counter[str] = Counter()
-        """Of messages: ``accepted``, ``repeated``, ``refused_AE``, ``refused_AR``; of connections:
-        ``connected``, ``refused_connections``, ``lost``; and those of ``Observations`` and of
-        ``Framing`` and of ``StampingClocks``."""
+        """Messages: ``accepted``, ``repeated``, ``refused_AE``, ``refused_AR``; connections:
+        ``connected``, ``refused_connections``, ``lost``; and the counters of ``Observations``,
+        ``Framing`` and ``StampingClocks``."""
         clocks.counts = self.counts
         self._clocks = clocks
         self._settings = settings
@@ -84,7 +84,7 @@ class Hl7Input:
         self._connections = 0
         self._answers = 0
         self.port = 0
-        """Where it listens; 0: not yet."""
+        """The port that it listens on; 0: not yet."""
 
     async def run(self, outlet: Outlet) -> None:
         host, port = self._settings.host, self._settings.port
@@ -110,7 +110,7 @@ class Hl7Input:
         peer = writer.get_extra_info("peername") or ("?", 0)
         place = f"{self._settings.name}: {peer[0]} port {peer[1]}"
         self._connections += 1
-        # A sender that is switched off never closes its connection: the kernel finds out.
+        # A sender that is switched off never closes its connection: keepalive detects it.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
             if self._connections > self._settings.connections_max:
@@ -119,7 +119,7 @@ class Hl7Input:
                 return
             self.counts["connected"] += 1
             await self._converse(reader, writer, outlet, str(peer[0]))
-            writer.close()  # what was answered last still goes out
+            writer.close()  # answers in the buffer are still sent
         except OSError as error:
             self.counts["lost"] += 1
             outlet.trouble(error.strerror or str(error) or "the connection was lost", place)
@@ -141,7 +141,7 @@ class Hl7Input:
                 return
             frames = framing.feed(data)
             for first in range(0, len(frames), _TOGETHER):
-                # Of a sender that does not wait for answers; they are begun in turn.
+                # Several if the sender does not wait for answers; they are started in order.
                 some = (self.answered(each, outlet, host) for each in frames[first:][:_TOGETHER])
                 for found in await asyncio.gather(*some):
                     writer.writelines(found)
@@ -149,13 +149,13 @@ class Hl7Input:
                     await writer.drain()
 
     async def answered(self, frame: MllpFrame, outlet: Outlet, host: str) -> list[bytes]:
-        """Takes a message of a sender at address ``host``; gives what it is answered, once that is
-        true.
+        """Take a message of a sender at address ``host``; return the answers once its events are
+        durable.
         """
         message: Hl7Message | None = None
         refused: Hl7Refusal | None = None
         try:
-            # The header first: a refusal names the control id whatever follows.
+            # The header first, so that any refusal can name the control id.
             message = read_message(frame.content.partition(b"\r")[0], self._settings.charset)
             self._check(frame, message)
             message = read_message(frame.content, self._settings.charset)
@@ -189,7 +189,7 @@ class Hl7Input:
 
     async def _take(self, message: Hl7Message, outlet: Outlet, host: str) -> None:
         key = self._key(message)
-        async with self._taking:  # the same message may be on another connection
+        async with self._taking:  # the same message may come on another connection
             if outlet.knows(key):
                 self.counts["repeated"] += 1
             else:
@@ -215,7 +215,7 @@ class Hl7Input:
 
 
 def _device(message: Hl7Message, host: str) -> str:
-    """Stamping device: a sender (MSH-3, MSH-4) at an address, as models share names."""
+    """The stamping device: a sender (MSH-3, MSH-4) at an address, as equal models share names."""
     return f"{host}/{message.header.text(3, 1)}^{message.header.text(4, 1)}"
 
 

@@ -1,4 +1,4 @@
-"""HL7 v2: MLLP framing, messages in their pieces, times, and acknowledgements."""
+"""HL7 v2: MLLP framing, message structure, times, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from slackwater.edge_agent.errors import AgentError
 from slackwater.edge_agent.units import NS_PER
 
-# MLLP: ``0B``, a message, ``1C 0D`` (HL7 v2.x Transport Specification, Release 1, section 2).
+# MLLP frame: ``0B``, message, ``1C 0D`` (HL7 v2.x Transport Specification, Release 1, section 2).
 
 
 START: Final = b"\x0b"
@@ -22,18 +22,19 @@ _MARKS: Final = re.compile(b"([\x0b\x1c])")
 
 
 class MllpFrame(NamedTuple):
-    """A message's bytes. ``whole`` False: it was longer than allowed, these are its first bytes."""
+    """Bytes of a message. ``whole`` False: it was too long, and these are its first bytes."""
 
     content: bytes
     whole: bool = True
 
 
 class Framing:
-    """Cuts the bytes of one connection into messages; holds at most ``message_max`` of them."""
+    """Splits the bytes of one connection into messages; buffers ``message_max`` bytes at most."""
 
     def __init__(self, message_max: int) -> None:
         self.counts: Counter[str] = Counter()
-        """``garbage_bytes`` between messages; ``broken_off``: messages that another cut short."""
+        """``garbage_bytes`` between messages; ``broken_off``: messages that another one cut short.
+        """
         self._max = message_max
         self._part: bytearray | None = None
 
@@ -43,7 +44,7 @@ class Framing:
         return self._part is not None
 
     def feed(self, data: bytes) -> list[MllpFrame]:
-        r"""The messages that ``data`` completes. The final carriage return may be missing.
+        r"""Return the messages that ``data`` completes. The final carriage return may be missing.
 
         >>> Framing(100).feed(b"\x0bMSH|1\x1c\r\x0bMSH|2\x1c\r")
         [MllpFrame(content=b'MSH|1', whole=True), MllpFrame(content=b'MSH|2', whole=True)]
@@ -60,7 +61,7 @@ class Framing:
                 found.append(MllpFrame(bytes(self._part[: self._max]), whole))
                 self._part = None
             else:
-                # One byte more than allowed shows that it was too long; the rest is not kept.
+                # One byte more than allowed marks the message as too long; the rest is dropped.
                 self._part += piece[: self._max + 1 - len(self._part)]
         return found
 
@@ -80,15 +81,16 @@ _LEAP: Final = 60
 
 
 def instant_of(text: str, zone: tzinfo | None) -> int:
-    """A time as ns since 1970; ``zone``: of times that name none (None: this device's).
+    """Convert a time to ns since 1970; ``zone``: for times that name none (None: this device's).
 
-    Second 60 is the begin of the next one.
+    Second 60 is the start of the next second.
 
     >>> instant_of("19700101010000.25+0100", UTC)
     250000000
 
     Raises:
-        Refused: it is none, only a day or an hour, or there twice or never as clocks are turned.
+        Hl7Refusal: no time, less precise than a minute, or ambiguous or nonexistent because of
+            a change of the zone's offset.
     """
     found = _TIME.fullmatch(text)
     if found is None:
@@ -115,7 +117,7 @@ def instant_of(text: str, zone: tzinfo | None) -> int:
 
 
 def resolution_of(text: str) -> int:
-    """Resolution of a time [ns]; 0: it is none.
+    """Resolution of a time [ns]; 0: it is no time.
 
     >>> resolution_of("20260101120000.25"), resolution_of("202601011200")
     (10000000, 60000000000)
@@ -129,16 +131,16 @@ def resolution_of(text: str) -> int:
 
 
 def is_leap(text: str) -> bool:
-    """Whether a time is of second 60."""
+    """Whether the time has second 60."""
     found = _TIME.fullmatch(text)
     return found is not None and found[6] == str(_LEAP)
 
 
 def zone_of(text: str | None) -> tzinfo | None:
-    """The zone of an offset as ``+0100``; None: there is none, or it is no offset.
+    """The zone of an offset such as ``+0100``; None: the text is no offset.
 
     Raises:
-        ValueError: a day or more.
+        ValueError: the offset is a day or more.
     """
     found = _ZONE.fullmatch(text or "")
     if found is None:
@@ -159,10 +161,10 @@ def offset_of(time: str) -> tzinfo | None:
 
 
 def named_zone(name: str) -> tzinfo | None:
-    """The zone of a setting: ``local`` (None), ``Z``, ``+01:00``, or a name as ``Europe/Berlin``.
+    """The zone of a setting: ``local`` (None), ``Z``, ``+01:00``, or a name (``Europe/Berlin``).
 
     Raises:
-        KeyError, ValueError, OSError: no such zone here.
+        KeyError, ValueError, OSError: this device knows no such zone.
     """
     if name == LOCAL:
         return None
@@ -172,7 +174,7 @@ def named_zone(name: str) -> tzinfo | None:
 
 
 def hl7_time(ns: int) -> str:
-    """An instant as a time of HL7, in UTC, to the millisecond.
+    """Format an instant as an HL7 time in UTC, with milliseconds.
 
     >>> hl7_time(250_000_000)
     '19700101000000.250+0000'
@@ -182,9 +184,9 @@ def hl7_time(ns: int) -> str:
     return f"{there:%Y%m%d%H%M%S}.{rest // NS_PER['ms']:03d}+0000"
 
 
-# An HL7 v2 message in its pieces: segments, fields, components (HL7 v2.5.1, chapter 2).
+# The structure of an HL7 v2 message: segments, fields, components (HL7 v2.5.1, chapter 2).
 #
-# By hand, as splitting at five characters is all that it takes, and as the libraries for it take
+# Parsed here, because splitting at five characters is all that is needed and the HL7 libraries take
 # more than 1 ms per KB (docs/design.md).
 
 
@@ -197,12 +199,12 @@ _CHARSETS: Final = {
     "": "", "ASCII": "ascii", "UNICODE": "utf-8", "UNICODE UTF-8": "utf-8",
     **{f"8859/{part}": f"iso-8859-{part}" for part in (*range(1, 12), *range(13, 17))},
 }  # fmt: skip
-"""HL7 table 0211, as far as Python and this sender's delimiters go with it."""
+"""HL7 table 0211, without the charsets that Python lacks or that move the delimiters."""
 
 
 class Hl7Refusal(AgentError):  # noqa: N818 - a refusal is expected traffic, not an error
-    """A message that is not taken. ``code``: AE (its content), AR (not for us); ``number``: of HL7
-    table 0357.
+    """A refused message. ``code``: AE (bad content) or AR (not for this receiver); ``number``: an
+    error code of HL7 table 0357.
     """
 
     def __init__(self, code: str, number: int, reason: str) -> None:
@@ -213,7 +215,7 @@ class Hl7Refusal(AgentError):  # noqa: N818 - a refusal is expected traffic, not
 
 
 class Delimiters(NamedTuple):
-    r"""As MSH-1 and MSH-2 have them: ``|^~\&`` as a rule."""
+    r"""Delimiters of MSH-1 and MSH-2, usually ``|^~\&``."""
 
     field: str
     component: str
@@ -223,7 +225,7 @@ class Delimiters(NamedTuple):
 
 
 class Hl7Segment:
-    """A line of a message. Its fields are counted from 1, as in the standard."""
+    """A line of a message. Its fields are numbered from 1, as in the standard."""
 
     def __init__(self, name: str, fields: list[str], delimiters: Delimiters) -> None:
         self.name = name
@@ -232,11 +234,11 @@ class Hl7Segment:
         self._texts: dict[tuple[int, int], str] = {}
 
     def raw(self, field: int) -> str:
-        """The text of a field as it stands; empty: it is not there."""
+        """The text of a field as received; empty: it is missing."""
         return self._fields[field] if field < len(self._fields) else ""
 
     def text(self, field: int, component: int = 0) -> str:
-        """A field, or a component of its first repetition, without escapes."""
+        """A field, or a component of its first repetition, with escapes resolved."""
         found = self._texts.get((field, component))
         if found is None:
             found = self._texts[field, component] = self._text(field, component)
@@ -260,7 +262,7 @@ class Hl7Segment:
             return "" if text == '""' else text  # two quotes: the value is null
         pieces = text.split(mark)
         if len(pieces) % 2 == 0:
-            pieces[-2:] = [mark.join(pieces[-2:])]  # one alone begins nothing
+            pieces[-2:] = [mark.join(pieces[-2:])]  # a single mark is literal
         for place in range(1, len(pieces), 2):
             pieces[place] = self._escaped(pieces[place])
         return "".join(pieces)
@@ -289,17 +291,17 @@ class Hl7Message:
 
     @property
     def control_id(self) -> str:
-        """MSH-10, as it stands."""
+        """MSH-10, as received."""
         return self.header.raw(10)
 
     @property
     def after_header(self) -> str:
-        """The segments behind MSH, as they stand."""
+        """The segments after MSH, as received."""
         return "\r".join(self._lines)
 
     @cached_property
     def segments(self) -> list[Hl7Segment]:
-        """The segments behind MSH; raises Refused: one has no name of a segment."""
+        """The segments after MSH; raises Hl7Refusal if one has no valid name."""
         found = []
         for number, line in enumerate(self._lines, 2):
             name, *fields = line.split(self.delimiters.field)
@@ -310,17 +312,17 @@ class Hl7Message:
 
 
 def read_message(content: bytes, charset: str) -> Hl7Message:
-    r"""The message that ``content`` is.
+    r"""Parse a message.
 
     >>> read_message(b"MSH|^~\\&|MONITOR||||||ORU^R01|17|P|2.5\rOBX|1|NM|HR", "utf-8").control_id
     '17'
 
     Args:
-        content: between MLLP's marks.
-        charset: of messages that name none in MSH-18.
+        content: the bytes between the MLLP marks.
+        charset: for messages that name none in MSH-18.
 
     Raises:
-        Refused: it is none.
+        Hl7Refusal: ``content`` is no valid message.
     """
     header = re.split(rb"[\r\n]", content, maxsplit=1)[0].decode("latin-1")
     text = _decoded(content, _charset_of(header) or charset)
@@ -328,15 +330,15 @@ def read_message(content: bytes, charset: str) -> Hl7Message:
     delimiters = _delimiters(first)
     if len(lines) > SEGMENTS_MAX:
         raise Hl7Refusal("AE", 207, f"{len(lines)} segments: more than {SEGMENTS_MAX}")
-    # MSH-1 is the delimiter itself, which the other fields are cut at.
+    # MSH-1 is the delimiter itself, at which the other fields are split.
     fields = first.split(delimiters.field)
     fields[1:1] = [delimiters.field]
     return Hl7Message(Hl7Segment(HEADER, fields, delimiters), lines, delimiters)
 
 
 def _lines(text: str) -> list[str]:
-    """Segments end in a carriage return, perhaps with a line feed behind it; any other line feed
-    is of a value. Some senders end them in line feeds alone.
+    """Split into segments. They end in a carriage return, optionally with a line feed; other line
+    feeds belong to values. Some senders end segments with line feeds only.
     """
     lines = text.replace("\r\n", "\r").split("\r") if "\r" in text else text.split("\n")
     return [line for line in lines if line]
@@ -352,7 +354,7 @@ def _delimiters(header: str) -> Delimiters:
 
 
 def _charset_of(header: str) -> str:
-    """Python's name of MSH-18's first repetition; empty: it names none."""
+    """Python's name of the first charset in MSH-18; empty: it names none."""
     fields = header.split(header[3:4] or "|")
     name = fields[17].partition("~")[0].strip().upper() if len(fields) > 17 else ""
     if name not in _CHARSETS:
@@ -371,9 +373,9 @@ def _decoded(content: bytes, charset: str) -> str:
 
 # Acknowledgements of HL7 messages: ACK with MSA and, for a refusal, ERR.
 #
-# Original mode (MSH-15 and MSH-16 empty): one application acknowledgement, AA AE AR. Enhanced mode
-# (HL7 v2.5.1, section 2.9.2): what MSH-15 asks for as CA CE CR, and what MSH-16 asks for as AA AE
-# AR.
+# Original mode (MSH-15 and MSH-16 empty): one application acknowledgement, AA, AE or AR. Enhanced
+# mode (HL7 v2.5.1, section 2.9.2): MSH-15 requests accept acknowledgements (CA, CE, CR), MSH-16
+# requests application acknowledgements (AA, AE, AR).
 
 
 _ACK_CONDITIONS: Final = {
@@ -384,20 +386,20 @@ _ACK_CONDITIONS: Final = {
 }
 """HL7 table 0155: whether success is acknowledged, and whether a refusal is."""
 _ECHO_MAX: Final = 300
-"""So much of a field is sent back [characters]."""
+"""Most characters of a field that are echoed."""
 _REASON_MAX: Final = 80
 
 
 def answers(
     message: Hl7Message | None, refused: Hl7Refusal | None, now_ns: int, number: int
 ) -> list[bytes]:
-    """The acknowledgements of a message, framed.
+    """Make the framed acknowledgements of a message.
 
     Args:
-        message: None: not even its header could be read.
-        refused: why it is not taken; None: its events are durable.
+        message: the message; None: even its header could not be read.
+        refused: why it is refused; None: its events are durable.
         now_ns: this device's wall clock.
-        number: of the acknowledgement, for its own MSH-10.
+        number: number of this answer, for its own MSH-10.
     """
     code = "AA" if refused is None else refused.code
     codes = [code]
@@ -437,7 +439,7 @@ def _answer(
 
 
 def _plain(text: str, *delimiters: str) -> str:
-    """A reason without what would be read as structure."""
+    """Remove characters of ``text`` that would be parsed as structure."""
     return "".join(sign if sign.isprintable() and sign not in delimiters else " " for sign in text)
 
 

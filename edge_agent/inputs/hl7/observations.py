@@ -1,9 +1,9 @@
-"""From the OBX segments of an ORU^R01 message to events.
+"""Mapping of the OBX segments of an ORU^R01 message to events.
 
 ``observation = "type"``: each OBX is an event whose type is the observation's code (OBX-3.1).
-``observation = "attr"``: the OBX segments of one OBR and instant are one event; a code is the name
-of an attribute. Other attributes are fields of the message: by a name of ``FIELDS`` or by a path as
-``PV1-3.1``. What a stream has no attribute for is not taken, so patients stay where they are.
+``observation = "attr"``: the OBX segments of one OBR and instant form one event, and each code is
+the name of an attribute. Other attributes are message fields, named as in ``FIELDS`` or by a path
+such as ``PV1-3.1``. Only fields with an attribute are taken, so patient data stays out by default.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.packing import BadRecord, Row, checked_row
 
 VALUE: Final = "value"
-"""The observation's number (OBX-5 of type NM or SN), or its truth (Y, N of type ID or IS)."""
+"""The observation's number (OBX-5 of type NM or SN), or truth value (Y, N of type ID or IS)."""
 FIELDS: Final[dict[str, str]] = {
     "text": "OBX-5", "units": "OBX-6.1", "code": "OBX-3.1", "name": "OBX-3.2", "coding": "OBX-3.3",
     "sub_id": "OBX-4", "range": "OBX-7", "flags": "OBX-8", "status": "OBX-11", "device": "OBX-18.1",
@@ -38,19 +38,19 @@ FIELDS: Final[dict[str, str]] = {
     "visit": "PV1-19.1", "sender": "MSH-3.1", "facility": "MSH-4.1", "control_id": "MSH-10",
 }  # fmt: skip
 OBSERVATIONS_MAX: Final = 2_000
-"""Of one HL7 message, so that its events are one message of the wire, too."""
+"""Most observations per HL7 message, so that its events fit into one wire message."""
 _PATH: Final = re.compile(r"([A-Z][A-Z0-9]{2})-([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
 _WITHDRAWN: Final = frozenset("DWX")
-"""OBX-11: deleted, wrong, cannot be obtained."""
+"""Values of OBX-11: deleted, wrong, cannot be obtained."""
 _EMPTY: Final = ("", '""')
 _NOTHING: Final[dict[str, Hl7Segment]] = {}
 _GROUPS: Final = {"PID": ("PV1", "OBR"), "OBR": ("OBR",)}
-"""Segments that a segment resets."""
+"""Segments that are forgotten when a segment of the key's kind begins."""
 
 
 class Path(NamedTuple):
-    """A field of a segment; component 0: all of it."""
+    """A field of a segment; component 0: the whole field."""
 
     segment: str
     field: int
@@ -63,26 +63,26 @@ class ObservationMapping:
 
     schema: StreamSchema
     as_attrs: bool
-    """A code is an attribute, not a type."""
+    """Whether a code is an attribute rather than a type."""
     type: str
-    """Of events whose codes are attributes; empty: OBR-4.1."""
+    """Type of events whose codes are attributes; empty: OBR-4.1."""
     zone: tzinfo | None
     paths: Mapping[str, Path]
-    """Attribute -> field, of those that are one."""
+    """Attribute -> message field, for attributes that are message fields."""
     codes: Mapping[str, str]
     """Observation code -> attribute."""
     value: str
-    """The attribute that has the observation's number or truth; empty: none."""
+    """The attribute that gets the observation's number or truth value; empty: none."""
 
 
 def mapping_of(
     schema: StreamSchema, names: Mapping[str, str], *, as_attrs: bool, type_: str,
     zone: tzinfo | None,
 ) -> ObservationMapping:  # fmt: skip
-    """The mapping to a stream; ``names``: attribute -> what it is, where it is named otherwise.
+    """The mapping to a stream; ``names``: attribute -> its field or code, if named otherwise.
 
     Raises:
-        ValueError: an attribute that is no field of a message.
+        ValueError: an attribute is no field of a message.
     """
     called = {attr: names.get(attr, attr) for attr in schema.attrs}
     paths = {attr: path for attr, name in called.items() if (path := path_of(name))}
@@ -103,7 +103,7 @@ def mapping_of(
 
 
 def path_of(name: str) -> Path | None:
-    """The field that a name of ``FIELDS``, or a path, stands for.
+    """The field that a name in ``FIELDS``, or a path, denotes.
 
     >>> path_of("patient"), path_of("PV1-3"), path_of("8867-4")
     (Path(segment='PID', field=3, component=1), Path(segment='PV1', field=3, component=0), None)
@@ -113,22 +113,22 @@ def path_of(name: str) -> Path | None:
 
 
 class Observations:
-    """The events of one message after the other."""
+    """Converts messages to events, one message after the other."""
 
     def __init__(self, mapping: ObservationMapping) -> None:
         self.counts: Counter[str] = Counter()
         """Observations: ``withdrawn``, ``empty``, ``unmapped``, ``not_numeric``;
-        ``time_of_message``: that have none of their own; ``leap_second``: of second 60."""
+        ``time_of_message``: with no time of their own; ``leap_second``: with second 60."""
         self.stream = mapping.schema.name
         self._last: tuple[str, tzinfo | None, int] = ("", None, 0)
-        """The time read last: many observations have the same one."""
+        """The time parsed last: many observations have the same one."""
         self.resolution_ns = 0
-        """Of the coarsest time that the last message had."""
+        """Resolution of the coarsest time in the last message [ns]."""
         self._mapping = mapping
         self._kept = {"OBR", *(path.segment for path in mapping.paths.values())}
 
     def rows(self, message: Hl7Message) -> list[Row]:
-        """The events of ``message``; raises Refused: it has something that is no observation."""
+        """The events of ``message``; raises Hl7Refusal if an observation is invalid."""
         zone = offset_of(message.header.text(7, 1)) or self._mapping.zone
         self.resolution_ns = 0
         try:
@@ -137,8 +137,8 @@ class Observations:
             raise Hl7Refusal("AE", 207, str(error)) from error
 
     def made_at(self, message: Hl7Message) -> tuple[int | None, int]:
-        """When the device made ``message`` by its own clock (MSH-7), and what that is rounded to;
-        None: it does not say.
+        """When the device made ``message`` by its own clock (MSH-7) and the resolution of that time
+        [ns]; None: the message does not say.
         """
         text = message.header.text(7, 1)
         try:
@@ -147,7 +147,7 @@ class Observations:
             return None, 0
 
     def _events(self, message: Hl7Message, zone: tzinfo | None) -> list[_ObservedEvent]:
-        """``zone``: MSH-7's is that of all times of the message that name none."""
+        """``zone``: the zone of times that name none; MSH-7's if it has one."""
         around = {HEADER: message.header}
         events: list[_ObservedEvent] = []
         joins: _ObservedEvent | None = None
@@ -155,7 +155,7 @@ class Observations:
         for segment in message.segments:
             if segment.name != "OBX":
                 if segment.name in self._kept or segment.name in _GROUPS:
-                    # Events before it keep what was around them.
+                    # A new dict: events made before keep their own context.
                     gone = _GROUPS.get(segment.name, ())
                     around = {name: each for name, each in around.items() if name not in gone}
                     around[segment.name] = segment
@@ -179,7 +179,7 @@ class Observations:
         return events
 
     def _counts(self, segment: Hl7Segment, code: str) -> bool:
-        """Whether an OBX has a value that is taken."""
+        """Whether an OBX has a value that is used; counts why not."""
         withdrawn = segment.raw(11) in _WITHDRAWN and "status" not in self._mapping.schema.attrs
         unmapped = self._mapping.as_attrs and code not in self._mapping.codes
         if withdrawn or unmapped or segment.raw(5) in _EMPTY:
@@ -194,7 +194,7 @@ class Observations:
     def _instant(
         self, segment: Hl7Segment, around: Mapping[str, Hl7Segment], zone: tzinfo | None
     ) -> int:
-        """OBX-14, else OBR-7, else MSH-7."""
+        """The observation's time: OBX-14, else OBR-7, else MSH-7."""
         text = segment.text(14, 1) or (around["OBR"].text(7, 1) if "OBR" in around else "")
         if not text:
             self.counts["time_of_message"] += 1
@@ -222,7 +222,7 @@ class Observations:
         return checked_row(schema, event.ts, None, None, event.type or None, attrs)
 
     def _value(self, segment: Hl7Segment, kind: str) -> str | float | bool | None:
-        """OBX-5 as an attribute of type ``kind``, by OBX-2."""
+        """Convert OBX-5 to an attribute of type ``kind``, according to OBX-2."""
         form, text = segment.raw(2), segment.text(5)
         if kind == "str":
             return text
@@ -235,16 +235,16 @@ class Observations:
         return _converted(text, kind, f"OBX-5 of {segment.text(3, 1)!r:.50}")
 
 
-@dataclass(slots=True)  # frozen ones take three times as long to make
+@dataclass(slots=True)  # frozen instances take three times as long to make
 class _ObservedEvent:
     ts: int
     type: str
     segment: Hl7Segment
-    """Its OBX, or the first of them."""
+    """The OBX of the event, or the first of several."""
     around: Mapping[str, Hl7Segment]
-    """The segments that it stands in."""
+    """The segments in effect at the event's first OBX, by name."""
     observed: dict[str, Hl7Segment]
-    """Attribute -> its OBX, of events that join several."""
+    """Attribute -> its OBX, for events that join several."""
 
 
 def _converted(text: str, kind: str, what: str) -> str | float | bool | None:

@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 from slackwater.edge_agent.inputs.llrp import protocol as p
 from slackwater.edge_agent.inputs.llrp.protocol import LlrpError, parameter, parameters
 
-# Reads that are left out by choice: ghosts, and tags that stay before an antenna.
+# Filter of reads: drops ghost reads, and repeated reads of a tag that stays before an antenna.
 #
-# Both count per tag and antenna, on the reads' own times. A read passes the ghost filter when there
-# are enough reads in the window that ends with it; the first to pass has the time of the oldest of
-# them, which is when the tag was first seen. A read that passed hides those after it for a while.
+# Both filters work per tag and antenna, on the reads' own times. A read passes the ghost filter if
+# the window that ends with it has enough reads; the first read to pass gets the time of the oldest
+# read in the window, when the tag was first seen. A passed read hides later ones for a while.
 
 
 TAGS_MAX: Final = 16_384
-"""Tags and antennas that are remembered; the one heard least recently is forgotten first."""
+"""Tags and antennas that are remembered; the least recent is forgotten first."""
 READS_MAX: Final = 20
-"""Most reads that a ghost filter asks for."""
+"""Most reads that a ghost filter may require."""
 
 Key = tuple[str, int | None]
 
@@ -31,7 +31,7 @@ class _Tag:
 
     def __init__(self) -> None:
         self.reads: deque[tuple[int, int]] = deque()
-        """Time and count of those in the window."""
+        """Time and count of the reads in the window."""
         self.passed_ns: int | None = None
 
 
@@ -39,21 +39,21 @@ class ReadFilter:
     """Decides whether a read becomes an event, and its time."""
 
     def __init__(self, same_ns: int, ghost_reads: int, ghost_ns: int) -> None:
-        """``same_ns`` 0: every read passes; ``ghost_reads`` 1: one is enough."""
+        """``same_ns`` 0: every read passes; ``ghost_reads`` 1: one read is enough."""
         self.counts: Counter[str] = Counter()
-        """Reads left out: ``duplicates``, ``ghosts``; ``forgotten`` tags."""
+        """Dropped reads: ``duplicates``, ``ghosts``; ``forgotten`` tags."""
         self._same_ns = same_ns
         self._reads = ghost_reads
         self._ghost_ns = ghost_ns
         self._tags: dict[Key, _Tag] = {}
 
     def passes(self, key: Key, ts: int, count: int) -> int | None:
-        """The event's time [ns]; None: the read is left out.
+        """Return the event's time [ns]; None: the read is dropped.
 
         Args:
             key: tag and antenna.
-            ts: of the read [ns].
-            count: how often the tag was seen for it.
+            ts: time of the read [ns].
+            count: how many times the tag was seen for this read.
         """
         if not self._same_ns and self._reads <= 1:
             return ts
@@ -66,7 +66,7 @@ class ReadFilter:
         if since is None:
             self.counts["ghosts"] += 1
             return None
-        # A clock that was set back by more than that hides nothing.
+        # A clock that was set back by more than ``same_ns`` hides nothing.
         if tag.passed_ns is not None and abs(ts - tag.passed_ns) < self._same_ns:
             self.counts["duplicates"] += 1
             return None
@@ -75,11 +75,11 @@ class ReadFilter:
         return since if first else ts
 
     def _since(self, tag: _Tag, ts: int, count: int) -> int | None:
-        """The oldest read of the window that ends at ``ts``; None: they are too few."""
+        """Time of the oldest read in the window that ends at ``ts``; None: too few reads."""
         if self._reads <= 1:
             return ts
         tag.reads.append((ts, max(count, 1)))
-        # Each counts one at least: the newest are as many as can be needed.
+        # Each read counts at least once, so the newest ``_reads`` reads suffice.
         while len(tag.reads) > self._reads or abs(ts - tag.reads[0][0]) >= self._ghost_ns > 0:
             tag.reads.popleft()
         return tag.reads[0][0] if sum(n for _, n in tag.reads) >= self._reads else None
@@ -87,8 +87,8 @@ class ReadFilter:
 
 # Requests to a reader, and its reports.
 #
-# The ROSpec reads all the time on the antennas that are wanted and reports each tag at once, or
-# every ``report_every`` tags (LLRP 1.1, sections 11.2 and 14.2).
+# The ROSpec reads continuously on the chosen antennas and reports each tag at once, or every
+# ``report_every`` tags (LLRP 1.1, sections 11.2 and 14.2).
 
 
 ROSPEC_ID: Final = 1
@@ -101,22 +101,22 @@ _CONTENT: Final = 0x1F80
 
 
 class TagRead(NamedTuple):
-    """One TagReportData. Times [ns] of the reader's own clock; None: not in the report."""
+    """One TagReportData. Times [ns] are of the reader's own clock; None: not in the report."""
 
     epc: str
-    """Hexadecimal digits, capitals."""
+    """Hexadecimal digits in capitals."""
     antenna: int | None
     rssi_dbm: int | None
     channel: int | None
     seen: int
-    """How often the tag was seen for this report."""
+    """How many times the tag was seen for this report."""
     first_utc_ns: int | None
     first_uptime_ns: int | None
     last_utc_ns: int | None
 
 
 class ReaderEvent(NamedTuple):
-    """A READER_EVENT_NOTIFICATION. ``attempt``: how a connection went (0: it is open), or None."""
+    """A READER_EVENT_NOTIFICATION. ``attempt``: ConnectionAttemptEvent (0: success), or None."""
 
     utc_ns: int | None
     uptime_ns: int | None
@@ -125,7 +125,7 @@ class ReaderEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventorySettings:
-    """``antennas`` empty: all of them."""
+    """``antennas`` empty: all antennas."""
 
     antennas: tuple[int, ...] = ()
     report_every: int = 1
@@ -158,7 +158,7 @@ def rospec(settings: InventorySettings) -> bytes:
 
 
 def reader_config(settings: InventorySettings) -> bytes:
-    """The body of SET_READER_CONFIG: keepalives, and reports are held while nobody is connected."""
+    """Body of SET_READER_CONFIG: keepalives, and reports are held while no client is connected."""
     return (
         b"\x00"
         + parameter(p.KEEPALIVE_SPEC, struct.pack(">BI", 1, settings.keepalive_ms))
@@ -167,7 +167,7 @@ def reader_config(settings: InventorySettings) -> bytes:
 
 
 def has_rospec(body: bytes) -> bool:
-    """Whether an answer to GET_ROSPECS has ours, enabled."""
+    """Whether an answer to GET_ROSPECS has our ROSpec, enabled."""
     return any(
         kind == p.ROSPEC and value[:4] == ROSPEC_ID.to_bytes(4, "big") and value[5:6] in b"\x01\x02"
         for kind, value in parameters(body)
@@ -176,7 +176,7 @@ def has_rospec(body: bytes) -> bool:
 
 
 def reader_event(body: bytes) -> ReaderEvent:
-    """Reads a READER_EVENT_NOTIFICATION; raises LlrpError: it is none."""
+    """Parse a READER_EVENT_NOTIFICATION; raises LlrpError."""
     data = next((value for kind, value in parameters(body) if kind == p.READER_EVENT), None)
     if data is None:
         raise LlrpError("a reader's event without its data")
@@ -191,7 +191,7 @@ def reader_event(body: bytes) -> ReaderEvent:
 
 
 def tag_reads(body: bytes) -> list[TagRead]:
-    """The reads of an RO_ACCESS_REPORT; raises LlrpError: it is none."""
+    """Parse the reads of an RO_ACCESS_REPORT; raises LlrpError."""
     return [_read(value) for kind, value in parameters(body) if kind == p.TAG_REPORT]
 
 
@@ -219,7 +219,7 @@ def _read(data: bytes) -> TagRead:
 
 
 def _epc(value: bytes) -> str:
-    """An EPC of any length: its bits, in whole bytes."""
+    """Parse an EPC of any bit length, padded to whole bytes."""
     bits = int.from_bytes(value[:2], "big")
     size = (bits + 7) // 8
     if not size or size > len(value) - 2:

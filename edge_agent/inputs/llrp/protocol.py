@@ -1,7 +1,7 @@
-"""The part of LLRP 1.1 that an inventory needs: messages, parameters, and the bytes of both.
+"""The subset of LLRP 1.1 that an inventory needs: messages, parameters, and their encoding.
 
-By hand: the Python client of LLRP is under GPL-3.0 only, which this project's licence does not go
-with (docs/design.md). Section numbers are those of the EPCglobal LLRP standard 1.1.
+Written here, because the Python client of LLRP is GPL-3.0 only, which does not fit this project's
+licence (docs/design.md). Section numbers are those of the EPCglobal LLRP standard 1.1.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 from slackwater.edge_agent.errors import AgentError
 
 VERSION: Final = 1
-"""1.0.1, which readers of 1.1 understand, too."""
+"""Version 1.0.1, which readers of 1.1 understand as well."""
 HEADER: Final = struct.Struct(">HII")
 MESSAGE_MAX: Final = 1 << 20
 UNIT_NS: Final = 1_000
-"""Of all its times: a microsecond."""
+"""Nanoseconds per unit of LLRP times: a microsecond."""
 PARAMETERS_MAX: Final = 100_000
 _TYPE_BITS: Final = 0x3FF
 _TV_BIT: Final = 0x80
@@ -37,7 +37,7 @@ ERROR_MESSAGE: Final = 100
 ANSWERS: Final = {
     ADD_ROSPEC: 30, DELETE_ROSPEC: 31, ENABLE_ROSPEC: 34, GET_ROSPECS: 36, SET_READER_CONFIG: 13,
 }  # fmt: skip
-"""Question -> answer."""
+"""Message type of a request -> message type of its answer."""
 
 # Parameter types (17.2): below 128 type-value, the others with a length.
 ANTENNA_ID: Final = 1
@@ -71,15 +71,15 @@ TV_BYTES: Final = {
     1: 2, 2: 8, 3: 8, 4: 8, 5: 8, 6: 1, 7: 2, 8: 2, 9: 4, 10: 2, 11: 2, 12: 2, 13: 12, 14: 2,
     15: 2, 16: 4, 17: 4, 18: 4, 19: 2, 20: 2,
 }  # fmt: skip
-"""Bytes of the value of each parameter that has no length (17.2.1)."""
+"""Value size [bytes] of each parameter without a length field (17.2.1)."""
 
 
 class LlrpError(AgentError):
-    """Bytes of a reader that are not LLRP; the connection cannot go on."""
+    """Bytes from a reader that are not LLRP; the connection must be closed."""
 
 
 class LlrpMessage(NamedTuple):
-    """``body``: what follows the header."""
+    """``body``: the bytes after the header."""
 
     type: int
     id: int
@@ -87,13 +87,13 @@ class LlrpMessage(NamedTuple):
 
 
 class Messages:
-    """Cuts the bytes of one connection into messages."""
+    """Splits the bytes of one connection into messages."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[LlrpMessage]:
-        """The messages that ``data`` completes; raises LlrpError: it is no LLRP, or too long."""
+        """Return the messages that ``data`` completes; raises LlrpError: no LLRP, or too long."""
         self._rest += data
         found: list[LlrpMessage] = []
         at = 0
@@ -113,21 +113,21 @@ class Messages:
 
 
 def message(kind: int, number: int, body: bytes = b"") -> bytes:
-    """The bytes of a message."""
+    """Encode a message."""
     return HEADER.pack(VERSION << 10 | kind, HEADER.size + len(body), number) + body
 
 
 def parameter(kind: int, *parts: bytes) -> bytes:
-    """The bytes of a parameter with a length."""
+    """Encode a parameter that has a length field."""
     body = b"".join(parts)
     return struct.pack(">HH", kind, 4 + len(body)) + body
 
 
 def parameters(data: bytes, at: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Type and value of the parameters in ``data`` from ``at`` on, those within them not looked at.
+    """Yield type and value of the parameters in ``data`` from ``at``, without nested ones.
 
     Raises:
-        LlrpError: they do not end where ``data`` ends, or are too many.
+        LlrpError: they do not end where ``data`` ends, or there are too many.
     """
     for _ in range(PARAMETERS_MAX):
         if at == len(data):
@@ -146,7 +146,7 @@ def parameters(data: bytes, at: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def status_of(body: bytes) -> tuple[int, str]:
-    """Code (0: success) and text of an answer's LLRPStatus; raises LlrpError: there is none."""
+    """Code (0: success) and text of an answer's LLRPStatus; raises LlrpError if it is missing."""
     for kind, value in parameters(body):
         if kind == LLRP_STATUS and len(value) >= 4:
             code, size = struct.unpack_from(">HH", value)

@@ -1,13 +1,13 @@
 """``kind = "rfid-llrp"``: connects to an RFID reader and keeps it reading.
 
-Reads are stamped by the reader's clock. Every ``ask_every`` it is asked for its time: LLRP has no
-question for that, but a reader greets each connection with its time, also one that it refuses as it
-has a client already (LLRP 1.1, ConnectionAttemptEvent).
+The reader's clock stamps the reads. The agent asks for its time every ``ask_every``. LLRP has no
+request for the time, but a reader sends its time at the start of each connection, including one
+that it refuses because it already has a client (LLRP 1.1, ConnectionAttemptEvent).
 
-LLRP acknowledges no report, so a read is safe when it is in the outbox, and what the reader sends
-waits in its socket while the outbox is full. The reader is asked to hold reports while nobody is
-connected; its ROSpec runs on over a lost connection, so that no tag passes in between. A reader
-that is silent for three of its keepalives is connected again.
+LLRP acknowledges no report: a read is safe once it is in the outbox, and further reports wait in
+the socket while the outbox is full. The reader holds reports while no client is connected; its
+ROSpec continues over a lost connection, so that no tag is missed. The agent reconnects to a reader
+that is silent for three of its keepalives.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from slackwater.edge_agent.units import NS_PER
 
 PORT: Final = 5084
 READER_CLOCK: Final = "reader"
-"""Another word for ``clock = "device"``."""
+"""Another value that means ``clock = "device"``."""
 DELAY_MIN_MAX_NS: Final = NS_PER["s"]
 DELAY_MAX_NS: Final = 60 * NS_PER["s"]
 _OFF_NS: Final = NS_PER["s"]
-"""Largest difference of a clock that is declared as the agent's."""
+"""Largest offset of a reader's clock that is declared to be the agent's [ns]."""
 ATTRS: Final = {
     "tag": "str", "antenna": "int", "rssi": "int", "channel": "int", "count": "int",
     "last_seen": "int", "reader": "str",
 }  # fmt: skip
-"""Fields of a read; the attributes of the stream choose."""
+"""Fields of a read with their types; the stream's attributes select among them."""
 _ANSWER_SECONDS: Final = 10.0
 _AGAIN_SECONDS: Final = 1.0
-"""Wait before a reader that gave no time is asked again."""
+"""Wait before the next question after one without an answer."""
 _CHUNK_BYTES: Final = 1 << 16
 _KEEPALIVES: Final = 3
 _ALL: Final = bytes(4)
@@ -64,30 +64,30 @@ _OURS: Final = (1).to_bytes(4, "big")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderSettings:
-    """The reader, its task, and the mapping of its reads to events."""
+    """The reader, its inventory, and the mapping of its reads to events."""
 
     host: str
     port: int
     inventory: InventorySettings
     schema: StreamSchema
     types: Mapping[int, str]
-    """Type of the events of an antenna."""
+    """Event type per antenna."""
     type: str
     ask_every_s: float
-    """How often the reader is asked for its time; 0: only at connections."""
+    """Interval between questions for the reader's time; 0: only at connections."""
 
 
 class ReaderInput:
-    """One reader, over one connection after the other."""
+    """One reader, over successive connections."""
 
     def __init__(
         self, name: str, settings: ReaderSettings, reads: ReadFilter, backoff: Backoff,
         clocks: StampingClocks, around: Surroundings,
     ) -> None:  # fmt: skip
         self.counts = clocks.counts = reads.counts
-        """``connected``, ``not_connected``, ``lost``; ``reports``, ``reads`` and, of these, those
-        that ``ReadFilter`` left out; ``bad`` ones; ``time_asked``, ``time_not_told``: questions for
-        the reader's time; and those of ``StampingClocks``."""
+        """``connected``, ``not_connected``, ``lost``; ``reports``, ``reads`` and those that
+        ``ReadFilter`` dropped; ``bad`` reads; ``time_asked``, ``time_not_told``: questions for the
+        reader's time, and failed ones; and the counters of ``StampingClocks``."""
         self._place = f"{name}: {settings.host} port {settings.port}"
         self._settings = settings
         self._filter = reads
@@ -95,9 +95,9 @@ class ReaderInput:
         self._clocks = clocks
         self._wall_ns, self._mono_ns = around.wall_ns, around.mono_ns
         self._booted_ns: int | None = None
-        """When a reader that knows its uptime alone began to run, as this device's clock had it."""
+        """Boot time, by this device's clock, of a reader that reports only its uptime [ns]."""
         self._doubtful = asyncio.Event()
-        """The reader's time is to be asked for at once."""
+        """Set when the reader's time should be asked for at once."""
         self._configured = False
 
     async def run(self, outlet: Outlet) -> None:
@@ -124,7 +124,7 @@ class ReaderInput:
             await self._backoff.wait()
 
     async def _converse(self, link: _ReaderConnection, asked_ns: int, outlet: Outlet) -> None:
-        """Returns by an error alone."""
+        """Run one connection; ends only by an exception."""
         event = await _greeting(link)
         if event.attempt:
             raise LlrpError(f"the reader refuses (ConnectionAttemptEvent {event.attempt})")
@@ -151,7 +151,7 @@ class ReaderInput:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _ask_time(self, outlet: Outlet) -> None:
-        """Again and again, at once where a message shows that the clock may have been set."""
+        """Ask for the time periodically, and at once if a message suggests a clock step."""
         every = self._settings.ask_every_s
         while every:
             with suppress(TimeoutError):
@@ -191,7 +191,7 @@ class ReaderInput:
         return self._booted_ns + uptime_ns if known else None  # type: ignore[operator]
 
     async def _configure(self, link: _ReaderConnection, other: Any) -> None:
-        """The ROSpec of this process runs: it may have run on since the last connection."""
+        """Start the ROSpec unless one of this process still runs from an earlier connection."""
         inventory = self._settings.inventory
         answer = await link.ask(p.GET_ROSPECS, b"", other)
         if not self._configured or not has_rospec(answer):
@@ -239,10 +239,10 @@ class ReaderInput:
 
 
 async def reader_time(host: str, port: int) -> ReaderEvent:
-    """What a reader greets with; it is not disturbed, and goes on with the client that it has.
+    """Connect only to get the reader's time; its current client is not disturbed.
 
     Raises:
-        OSError, LlrpError: it tells no time.
+        OSError, LlrpError: the reader did not send its time.
     """
     async with asyncio.timeout(_ANSWER_SECONDS):
         streams = await asyncio.open_connection(host, port)
@@ -254,7 +254,7 @@ async def reader_time(host: str, port: int) -> ReaderEvent:
 
 
 async def _greeting(link: _ReaderConnection) -> ReaderEvent:
-    """How the connection went; raises OSError, LlrpError."""
+    """Return the event that says how the connection attempt went; raises OSError, LlrpError."""
     async with asyncio.timeout(_ANSWER_SECONDS):
         while True:
             first = await link.next()
@@ -275,7 +275,7 @@ class _ReaderConnection:
         self._number = 0
 
     async def next(self) -> LlrpMessage:
-        """The next message; raises OSError, LlrpError."""
+        """Return the next message; raises OSError, LlrpError."""
         while not self._came:
             data = await self._reader.read(_CHUNK_BYTES)
             if not data:
@@ -284,17 +284,17 @@ class _ReaderConnection:
         return self._came.popleft()
 
     async def send(self, kind: int, body: bytes = b"") -> int:
-        """Gives the message's id."""
+        """Send a message and return its id."""
         self._number += 1
         self._writer.write(message(kind, self._number, body))
         await self._writer.drain()
         return self._number
 
     async def ask(self, kind: int, body: bytes, other: Any) -> bytes:
-        """The body of the answer; ``other`` takes what comes before it.
+        """Send a request and return the body of its answer; ``other`` takes messages before it.
 
         Raises:
-            LlrpError: the reader refuses.
+            LlrpError: the reader refuses the request.
         """
         number = await self.send(kind, body)
         async with asyncio.timeout(_ANSWER_SECONDS):
@@ -308,7 +308,7 @@ class _ReaderConnection:
         return found.body
 
     def close(self) -> None:
-        """At once."""
+        """Close the connection at once."""
         self._writer.transport.abort()
 
 

@@ -1,8 +1,8 @@
 """One connection to a broker: paho-mqtt speaks MQTT, asyncio watches the socket.
 
-A connection has a client object of its own, so nothing of a lost one is left; the session is the
-broker's (by the client id). What is acknowledged on a connection that is gone is not: the broker
-sends it again.
+Each connection has its own client object, so no state of a lost connection remains; the broker
+keeps the session (by client id). An acknowledgement on a lost connection has no effect: the broker
+sends the message again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
 CONNECT_SECONDS: Final = 5.0
 _TICK_SECONDS: Final = 1.0
-"""How often the age of the connection is looked at (keepalive)."""
+"""Interval between checks of the connection's age (keepalive)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Address of the broker, and the agent's identity there."""
+    """Address of the broker, and the agent's identity and topics."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class BrokerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """A message as it came. ``again``: marked (DUP) as sent before; ``mid``: its packet id."""
+    """A received message. ``again``: marked (DUP) as sent before; ``mid``: its packet id."""
 
     link: BrokerConnection
     mid: int
@@ -50,7 +50,7 @@ class ReceivedMessage:
 
 
 class BrokerConnection:
-    """Connected by ``connect``; ``ended`` returns when it is lost. ``close`` in any case."""
+    """Opened by ``connect``; ``ended`` returns when it is lost. Always call ``close``."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class BrokerConnection:
     ) -> None:
         """``welcomed``: called once, when ``kept`` is known."""
         self.session: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """The number of the session, known some time after ``welcomed``."""
+        """The number of the session; set some time after ``welcomed``."""
         self.why = ""
-        """Why it was lost."""
+        """Why the connection was lost."""
         self.kept = False
         """Whether the broker had kept the session."""
         self.subscribed = False
-        """Whether the broker has confirmed all topics, on this connection."""
+        """Whether the broker has confirmed all topics on this connection."""
         self._welcomed = welcomed
         self._is_welcome = False
         self._settings = settings
@@ -89,7 +89,7 @@ class BrokerConnection:
         client.on_message = self._on_message
 
     async def connect(self) -> None:
-        """Opens the connection; raises OSError (or ValueError: no such host name)."""
+        """Open the connection; raises OSError (or ValueError for a bad host name)."""
         arguments = (self._settings.host, self._settings.port, self._settings.keepalive_s)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._client.connect, *arguments)
@@ -100,9 +100,9 @@ class BrokerConnection:
         loop.add_reader(self._socket, self._readable)
 
     async def ended(self) -> None:
-        """Returns when the connection is lost; keeps it alive until then."""
+        """Keep the connection alive; return when it is lost."""
         while not self._lost.is_set():
-            if not self._paused:  # an answer that is not read is none that is missing
+            if not self._paused:  # while reading is paused, a missing answer means nothing
                 self._client.loop_misc()
             self._write_on()
             try:
@@ -112,32 +112,32 @@ class BrokerConnection:
                 continue
 
     def subscribe(self) -> None:
-        """To all topics."""
+        """Subscribe to all topics."""
         if not self._lost.is_set():
             qos = int(self._settings.is_kept)
             self._client.subscribe([(topic, qos) for topic in self._settings.topics])
             self._write_on()
 
     def acknowledge(self, mid: int) -> None:
-        """The message is safe: the broker may forget it."""
+        """Acknowledge a message; the broker may then forget it."""
         if not self._lost.is_set():
             self._client.ack(mid, 1)
             self._write_on()
 
     def pause(self) -> None:
-        """Reads no more for now."""
+        """Stop reading until ``resume``."""
         if not self._paused and not self._lost.is_set():
             self._paused = True
             asyncio.get_running_loop().remove_reader(self._socket)
 
     def resume(self) -> None:
-        """Reads again."""
+        """Read again after ``pause``."""
         if self._paused and not self._lost.is_set():
             self._paused = False
             asyncio.get_running_loop().add_reader(self._socket, self._readable)
 
     def close(self) -> None:
-        """Without a word to the broker: the session is kept either way."""
+        """Close without DISCONNECT: the broker keeps the session either way."""
         self._lose("closed")
         if self._socket is not None:
             self._socket.close()
@@ -147,16 +147,16 @@ class BrokerConnection:
     def _readable(self) -> None:
         try:
             self._went(self._client.loop_read())
-            # TLS reads ahead of what it hands on: what it has makes no socket readable.
+            # TLS may have read ahead: data in its buffer does not make the socket readable.
             while not self._lost.is_set() and getattr(self._socket, "pending", int)():
                 self._went(self._client.loop_read())
-        except Exception as error:  # whatever hostile bytes do to the library
+        except Exception as error:  # hostile bytes may raise anything in the library
             self._lose(f"what the broker sent cannot be read: {error!r:.100}")
             return
         self._write_on()
 
     def _write_on(self) -> None:
-        """What the kernel does not take at once is written when it can be."""
+        """Write pending bytes; what the kernel does not accept is written when it can be."""
         if self._lost.is_set():
             return
         if self._client.want_write():
@@ -215,4 +215,4 @@ class BrokerConnection:
 
     def _on_socket_close(self, client: paho.Client, userdata: Any, found: Any) -> None:
         del client, userdata, found
-        self._lose("")  # what loop_read returns says why
+        self._lose("")  # the return value of loop_read gives the reason

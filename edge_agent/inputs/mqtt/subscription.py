@@ -1,4 +1,4 @@
-"""``kind = "mqtt"``: subscribes with QoS 1, and acknowledges what is durable."""
+"""``kind = "mqtt"``: subscribes with QoS 1 and acknowledges durable messages."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from slackwater.edge_agent.packing import BadRecord, Row, fits
 from slackwater.edge_agent.settings_file import Table
 from slackwater.edge_agent.units import NS_PER
 
-# From a message of MQTT to events: a payload of JSON, and the parts of its topic.
+# Mapping of an MQTT message to events: a JSON payload, and the levels of its topic.
 #
-# A payload is an object (an event, with the fields of a trace), a list of objects (some events), or
-# a number, text or truth by itself, which is the attribute that ``value`` names. ``parts`` names
-# the levels of the topic that are fields or attributes; what the payload has itself comes before
-# them.
+# A payload is an object (one event, with the fields of a trace), a list of objects (several
+# events), or a bare number, text or bool, which becomes the attribute that ``value`` names.
+# ``parts`` names the topic levels that are fields or attributes; a value in the payload takes
+# precedence.
 
 
 PAYLOAD_MAX: Final = 256 << 10
-"""A longer payload is left out [bytes]."""
+"""A longer payload is skipped [bytes]."""
 EVENTS_MAX: Final = 1_000
-"""Of one message."""
+"""Most events in one message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +44,15 @@ class PayloadFields:
 
     fields: RecordFields
     parts: tuple[str, ...]
-    """Field or attribute of each level of the topic; empty: the level says nothing."""
+    """Field or attribute of each topic level; empty: the level is ignored."""
     value: str
-    """The attribute that a payload by itself is; empty: it must be an object."""
+    """The attribute that gets a bare payload; empty: the payload must be an object."""
 
     def events(self, topic: str, payload: bytes, now_ns: int) -> list[tuple[str, Row]]:
-        """Stream and event of all that a message says; ``now_ns``: when it came.
+        """Return stream and event of each record of a message; ``now_ns``: its arrival.
 
         Raises:
-            BadRecord: names what is wrong; then nothing of the message is taken.
+            BadRecord: names what is wrong; no event of the message is taken.
         """
         if len(payload) > PAYLOAD_MAX:
             raise BadRecord(f"a payload of {len(payload)} bytes; the longest is {PAYLOAD_MAX}")
@@ -86,7 +86,7 @@ class PayloadFields:
 
 
 def read_payload_fields(table: Table, fields: RecordFields) -> PayloadFields:
-    """The settings ``parts`` and ``value`` of an input."""
+    """Read the settings ``parts`` and ``value`` of an input."""
     attrs = {attr for schema in fields.schemas.values() for attr in schema.attrs}
     parts = tuple(table.texts("parts", []))
     value = table.text("value", "")
@@ -103,28 +103,28 @@ def _strangers(names: Sequence[str], known: Any) -> list[str]:
     return [name for name in names if name not in known]
 
 
-# ``kind = "mqtt"``: subscribes with QoS 1, and acknowledges to the broker what is durable.
+# ``kind = "mqtt"``: subscribes with QoS 1 and acknowledges durable messages to the broker.
 #
-# The broker keeps the session (client id, subscriptions, what is not acknowledged) while the agent
-# is away, and sends again what was not acknowledged. What comes again with MQTT's mark for
-# that (DUP) and was taken before is known by its key, so that a lost connection, or a killed agent,
-# doubles nothing (``edge_agent.outbox.journal``). A broker that has lost the session, as one
-# without persistence does at its start, numbers its messages from the start: keys are of a session.
+# While the agent is away, the broker keeps the session (client id, subscriptions, unacknowledged
+# messages) and later sends the unacknowledged messages again. A message with MQTT's mark for this
+# (DUP) that was taken before is recognised by its key, so a lost connection or a killed agent
+# causes no duplicates (``edge_agent.outbox.journal``). A broker that has lost the session, for
+# example one without persistence, restarts its message numbers: keys include the session number.
 
 
 PORT: Final = 1883
 TLS_PORT: Final = 8883
 WAITING_MAX: Final = 1 << 20
-"""Bytes of payloads that may wait for the outbox; then the broker is not read from."""
+"""Bytes of payloads that may wait for the outbox; beyond, the broker is not read."""
 BATCH_ROWS: Final = 256
-"""Events that go on together, with the keys of their messages."""
+"""Events that are passed on together, with the keys of their messages."""
 BATCH_BYTES: Final = 256 << 10
 _PER_MESSAGE: Final = 200
-"""What a message takes in memory beside its payload [bytes]."""
+"""Memory of a message in addition to its payload [bytes]."""
 
 
 class MqttInput:
-    """One session with a broker, over one connection after the other."""
+    """One session with a broker, over successive connections."""
 
     def __init__(
         self, name: str, settings: BrokerSettings, tls: TlsFiles | None, payloads: PayloadFields,
@@ -132,7 +132,7 @@ class MqttInput:
     ) -> None:  # fmt: skip
         self.counts: Counter[str] = Counter()
         """Connections: ``connected``, ``not_connected``, ``lost``; messages: ``messages``,
-        ``acknowledged``, ``repeated``, ``retained`` (left out), ``bad``."""
+        ``acknowledged``, ``repeated``, ``retained`` (skipped), ``bad``."""
         self._name = name
         self._settings = settings
         self._tls = tls
@@ -140,7 +140,7 @@ class MqttInput:
         self._backoff = backoff
         self._wall_ns = wall_ns
         self.stamped: Callable[[Outlet], Outlet] = lambda outlet: outlet
-        """Where events go that are to have the clocks that stamped them."""
+        """Wraps the outlet so that events get the clocks that stamped them."""
         self._retained = retained
         self._waiting: deque[ReceivedMessage] = deque()
         self._waiting_bytes = 0
@@ -149,9 +149,10 @@ class MqttInput:
         self._sender = f"mqtt {settings.client_id} {settings.host} {settings.port}"
 
     def listener(self) -> MqttInput:
-        """An input that reads the same and leaves the agent's session at the broker alone: it has
-        a client id of its own and asks for copies that nobody acknowledges. Events name the device
-        that stamped them, whatever ``clock`` is; those that came without a time name none.
+        """Return an input for ``slackwater validate`` that reads the same topics without touching
+        the agent's session: it has its own client id and receives QoS 0 copies. Its events name the
+        device that stamped them for every setting of ``clock``; those without a time of their own
+        name none.
         """
         settings = replace(
             self._settings, client_id=f"{self._settings.client_id}-validate", is_kept=False
@@ -179,7 +180,7 @@ class MqttInput:
     async def _connection(
         self, context: ssl.SSLContext | None, welcome: Callable[[BrokerConnection], None]
     ) -> str:
-        """Returns when a connection is lost or could not be made, and why."""
+        """Run one connection; return why it was lost or could not be opened."""
         link = self._link = BrokerConnection(self._settings, context, welcome, self._receive)
         try:
             await link.connect()
@@ -199,8 +200,8 @@ class MqttInput:
         tasks.create_task(self._begin(outlet, link, first=first))
 
     async def _begin(self, outlet: Outlet, link: BrokerConnection, *, first: bool) -> None:
-        """Nothing is sent in a new session until its number is safe: it has no subscriptions. One
-        that was kept has them, but settings may have others now.
+        """Subscribe once the session's number is durable: a new session has no subscriptions and so
+        receives nothing before. A kept session has some, but the topics in the settings may differ.
         """
         link.session.set_result(await outlet.session(self._sender, kept=link.kept))
         if first or not link.kept:
@@ -217,7 +218,7 @@ class MqttInput:
     # --- from messages to events
 
     async def _hand_on(self, outlet: Outlet, place: str) -> None:
-        """Takes what waits, and acknowledges it when it is durable."""
+        """Take waiting messages and acknowledge them when they are durable."""
         while True:
             self._came.clear()
             if not self._waiting:
@@ -243,7 +244,7 @@ class MqttInput:
         return batch
 
     async def _take(self, batch: list[ReceivedMessage], outlet: Outlet, place: str) -> None:
-        """Events of one stream that came one after the other go on together."""
+        """Pass on consecutive events of one stream together, with the keys of their messages."""
         rows: list[Row] = []
         keys: list[bytes] = []
         stream = ""
@@ -271,7 +272,7 @@ class MqttInput:
     def _events(
         self, delivery: ReceivedMessage, outlet: Outlet, place: str
     ) -> list[tuple[str, Row]]:
-        # A session that was kept has had them; it gets them again with each subscription.
+        # A kept session already had the retained messages; each subscription repeats them.
         is_new = self._retained and (delivery.again or not delivery.link.kept)
         if delivery.retained and not is_new:
             self.counts["retained"] += 1
