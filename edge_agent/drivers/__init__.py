@@ -1,1 +1,1 @@
-"""Drivers of the agent's cores on a device: asyncio, this machine's clocks and files, chance."""
+"""Drivers of the agent's cores on a device: asyncio, clocks, files, sockets, random numbers."""

@@ -39,13 +39,13 @@ def read_abstracts(
     tables: Sequence[Table], streams: Sequence[StreamSchema], when_full: dict[str, str],
     among: Collection[str],
 ) -> tuple[tuple[AbstractSettings, ...], tuple[StreamSchema, ...]]:  # fmt: skip
-    """What the tables say, and the streams of intervals that they make.
+    """Read the ``[[abstract]]`` tables; also return the streams of intervals that they produce.
 
-    ``when_full`` gets what becomes of intervals that find no room, one of ``among``; several
-    abstractions may write into one stream if their intervals have the same attributes.
+    ``when_full`` gets an entry per such stream, one of ``among``. Several abstractions may write
+    into one stream if their intervals have the same attributes.
 
     Raises:
-        SettingsError: a mistake in one; names the place and the key.
+        SettingsError: a wrong setting; names the place and the key.
     """
     schemas = {stream.name: stream for stream in streams}
     found: list[AbstractSettings] = []
@@ -105,14 +105,14 @@ def _placed_in_table(table: Table, error: SettingsError) -> SettingsError:
     return table.wrong(key, problem)
 
 
-# The settings file of ``slackwater agent``: who it is, where the gateway is, what it sends.
+# The settings file of ``slackwater agent``: its identity, the gateways, and what it sends.
 
 
 PORT: Final = 9750
 NTP_PORT: Final = 123
 OUTBOX_WINDOW: Final = 2 << 20
-"""Bytes of messages on their way from an outbox, which keeps the others: enough for 100,000 events
-a second that are acked within half a second."""
+"""Bytes of messages in flight from an outbox: enough for 100,000 events a second that are acked
+within half a second. The outbox holds the others."""
 _SERVER: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s:\[\]/]{1,253}))(?::([0-9]{1,5}))?")
 TIME_FROM: Final = ("gateway", "chrony")
 WHEN_FULL: Final = ("block", "drop-oldest", "drop-newest")
@@ -130,51 +130,51 @@ class AgentSettings:
 
     session: SessionSettings
     gateways: tuple[GatewayAddress, ...]
-    """In the order in which they are tried."""
+    """Gateways in the order in which they are tried."""
     time_servers: tuple[TimeServer, ...]
-    """Standard NTP servers, asked in this order where the gateway does not answer."""
+    """Standard NTP servers, asked in this order if the gateway does not answer."""
     tls: TlsFiles | None
     streams: tuple[StreamSchema, ...]
     when_full: dict[str, str]
-    """Per stream, what becomes of events that find no room (``WHEN_FULL``)."""
+    """Per stream, what happens to events without room (``WHEN_FULL``)."""
     outbox: Path | None
     """Folder of the durable outbox; None: events wait in memory."""
     outbox_bytes_max: int
-    """Per stream."""
+    """Size limit per stream."""
     drain_max: int
-    """Events per second that leave the outbox at most; 0: no limit."""
+    """Most events per second that leave the outbox; 0: no limit."""
     sync_every_ns: int
-    """Events are fsynced together, so often at most."""
+    """Shortest time between fsyncs: events are fsynced together."""
     inputs: tuple[NamedInput, ...]
     abstracts: tuple[AbstractSettings, ...]
     """Abstractions of readings before they are sent."""
     stop_ns: int
-    """How long a stop waits for acks."""
+    """How long a stop waits for acks [ns]."""
     status: Path | None
     status_every_ns: int
     metrics: Listening | None
-    """Address at which Prometheus reads the status; None: nowhere."""
+    """Address at which Prometheus reads the status; None: no metrics."""
     clock_ahead_ns: int
-    """By how much the clock is bent on purpose, and how fast it runs [ns/s]."""
+    """Artificial offset [ns] and rate error [ns/s] of this agent's clock, for tests."""
     clock_fast_ppb: int
     printed: str
-    """The settings in effect, as TOML; the token is not shown."""
+    """The effective settings as TOML, without the token."""
 
 
 def read_agent(
     path: Path, wall_ns: Callable[[], int], own_name: Callable[[], str],
     jitter: Callable[[int], int] = lambda most: most,
 ) -> AgentSettings:  # fmt: skip
-    """The settings in the file ``path``; files that it names are relative to its folder.
+    """Read the settings file ``path``; file names in it are relative to its folder.
 
     Args:
-        path: of a TOML file.
+        path: a TOML file.
         wall_ns: this device's wall clock.
-        own_name: what the source is called where the file does not say.
-        jitter: a random whole number up to its argument, for waits of inputs that connect again.
+        own_name: returns the source's name if the file has none.
+        jitter: returns a random whole number up to its argument, for waits before reconnecting.
 
     Raises:
-        SettingsError: a mistake in it; names the place and the remedy.
+        SettingsError: a wrong setting; names the place and the remedy.
     """
     with named_in_errors(path):
         return _read(read_toml(path), path.parent, wall_ns, own_name, jitter)
@@ -242,7 +242,7 @@ def _read(
 
 
 def _bent(table: Table) -> tuple[int, int]:
-    """By how much the clock is bent, and how fast it runs."""
+    """Artificial offset [ns] and rate error [ns/s] of this agent's clock, for tests."""
     ahead_ns = table.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
     return ahead_ns, table.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
 
@@ -250,7 +250,7 @@ def _bent(table: Table) -> tuple[int, int]:
 def _check_silence(
     whole: Table, session: SessionSettings, abstracts: Sequence[AbstractSettings]
 ) -> None:
-    """A promise must not be older than an interval's end that nobody knows yet."""
+    """Check that promises do not cover the time in which an interval's end is still unknown."""
     silence_ns = max((each.silence_ns for each in abstracts), default=0)
     if session.heartbeat_ns and session.heartbeat_lag_ns < silence_ns:
         raise whole.table("delivery").wrong(
@@ -262,12 +262,12 @@ def _check_silence(
 def _session(
     whole: Table, table: Table, folder: Path, own_name: Callable[[], str], window: int | None
 ) -> SessionSettings:
-    """``window``: bytes on their way where the file does not say; None: the session's own."""
+    """``window``: default for bytes in flight; None: the session's own default."""
     source = table.text("source", "") or own_name()
     table.effective["source"] = source
     delivery = whole.table("delivery")
     defaults = SessionSettings(source="any")
-    # A promise says that nothing older will come: only who knows how late events are read can.
+    # A promise excludes older events: only the user knows how late events are read.
     silent = "heartbeat_lag" not in delivery
     durations: dict[str, Any] = {
         name: delivery.duration_ns(
@@ -297,7 +297,7 @@ def _session(
 
 
 def _placed(error: SettingsError, tables: Sequence[Table]) -> SettingsError:
-    """The error at the setting that its first word names, or as it is."""
+    """Return the error at the setting that its first word names, or the error itself."""
     said = str(error)
     key = said.partition(" ")[0].rstrip(":").rpartition(".")[2].replace("_ns", "")
     for table in tables:
@@ -319,8 +319,8 @@ def _sync(table: Table) -> SyncSettings:
 
 
 def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
-    """The servers of ``[time]``, and who is asked: the gateway first, unless it is not to be; or
-    this host's chrony alone.
+    """Read ``[time]``: the NTP servers, and the places to ask in order. The gateway comes first
+    unless ``gateway`` is false; with ``from = "chrony"``, this host's chrony is the only place.
     """
     keeper = table.text("from", "gateway", among=TIME_FROM)
     found = _servers(table, "servers", NTP_PORT)
@@ -336,7 +336,7 @@ def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
 
 
 def _servers(table: Table, key: str, port: int) -> tuple[TimeServer, ...]:
-    """``port``: where a text names none."""
+    """``port``: default where a text names none."""
     texts = table.texts(key, [])
     try:
         return tuple(read_server(text, port) for text in texts)
@@ -345,7 +345,7 @@ def _servers(table: Table, key: str, port: int) -> tuple[TimeServer, ...]:
 
 
 def _gateways(table: Table) -> tuple[GatewayAddress, ...]:
-    """``host``, or ``hosts``, which may have ports of their own."""
+    """Read ``host``, or ``hosts``, which may have their own ports."""
     port = table.integer("port", PORT, 1, 65_535)
     has_ntp_port = "ntp_port" in table
     ntp_port = table.integer("ntp_port", port, 1, 65_535)
@@ -363,10 +363,10 @@ def _gateways(table: Table) -> tuple[GatewayAddress, ...]:
 
 
 def read_server(text: str, port: int = NTP_PORT) -> TimeServer:
-    """``host``, ``host:port``, ``[address]:port``; ``port``: where the text names none.
+    """Parse ``host``, ``host:port`` or ``[address]:port``; ``port``: the default.
 
     Raises:
-        SettingsError: none of these.
+        SettingsError: the text is none of these.
     """
     found = _SERVER.fullmatch(text)
     port = int(found[3] or port) if found else 0

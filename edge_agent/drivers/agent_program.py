@@ -1,7 +1,8 @@
 """``slackwater agent``: inputs, session and sockets of one device, from start to stop.
 
-Inputs that have all ended end the source (EOS), and the agent when everything is acked. SIGTERM and
-Ctrl-C stop it earlier: without an outbox it waits a little for acks, and says what was not acked.
+When all inputs have ended, the source ends (EOS), and the agent stops once everything is acked.
+SIGTERM and Ctrl-C stop it earlier: without an outbox it waits a while for acks and reports what was
+not acked.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DONE: Final = 0
 FAILED: Final = 1
 _COOKIE_BITS: Final = 64
 _COUNT_SHIFT: Final = 10
-"""Ids of intervals count from the wall clock at the start, in units of 1.024 us."""
+"""Interval ids start at the wall clock of the start, in units of 1.024 us."""
 _LOSSES: Final = {
     "bad": "records were left out as bad",
     "dropped_full": "events were dropped, as there was no room",
@@ -40,10 +41,10 @@ _LOSSES: Final = {
 
 
 async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int:
-    """Runs the agent; gives its exit code: 0 when nothing was lost, else 1.
+    """Run the agent; return its exit code: 0 if nothing was lost, else 1.
 
     Raises:
-        AgentError: an input that cannot be read at all, a certificate, an outbox.
+        AgentError: an input cannot be read at all, or a certificate or the outbox is unusable.
     """
     clock.DEVICE.bend(settings.clock_ahead_ns, settings.clock_fast_ppb)
     messages = LineWriter(tell)
@@ -71,7 +72,7 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
             await _first_of(channel.finish(), stopping.wait())
         if stopping.is_set():
             if settings.outbox is None:
-                await outlet.finish()  # the source ends: its next start is another one
+                await outlet.finish()  # the source ends: its next run is a new start
             await channel.stop(settings.stop_ns / NS_PER["s"])
     finally:
         systemd.stopping()
@@ -150,14 +151,14 @@ def _cookie() -> int:
 
 
 def jitter(most: int) -> int:
-    """Full jitter: any wait up to the longest."""
+    """Full jitter: a random wait up to the longest."""
     return secrets.randbelow(most + 1)
 
 
 async def _all_read(
     settings: AgentSettings, channel: Channel, outlet: AbstractingOutlet, stopping: asyncio.Event
 ) -> bool:
-    """Returns when all inputs have ended (True), or nothing can be sent, or a stop is asked for."""
+    """Return True when all inputs have ended; False when sending or the agent stops before."""
     reading = [asyncio.create_task(each.input.run(outlet)) for each in settings.inputs]
 
     async def read() -> None:
@@ -172,7 +173,7 @@ async def _all_read(
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
-    """Which of them has ended first; the others are cancelled. Its exception is raised."""
+    """Return which of ``waits`` ended first, cancel the others; its exception is raised."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -188,7 +189,7 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
 async def _watch(
     settings: AgentSettings, channel: Channel, messages: LineWriter, systemd: Systemd
 ) -> None:
-    """Reports changes, and writes the status file, at last with the outcome."""
+    """Report changes of state; write the status file periodically and at the end."""
     status = None if settings.status is None else StatusFile(settings.status)
     state = SessionState.IDLE
     error = ""

@@ -1,4 +1,4 @@
-"""The way of events from the inputs to the gateway: through memory, or through an outbox."""
+"""The path of events from the inputs to the gateway: through memory or an outbox."""
 
 from __future__ import annotations
 
@@ -27,61 +27,61 @@ from slackwater.edge_agent.session import AgentSession, SessionState
 
 
 class Channel(Protocol):
-    """Started once, closed once; the same for all inputs of an agent."""
+    """Path of all inputs' events to the gateway. Start it once and close it once."""
 
     counts: Counter[str]
     """Events: ``read``, ``dropped_full``, ``dropped_oldest``, ``too_long``; ``bad`` records."""
 
     @property
     def driver(self) -> SessionDriver:
-        """Of the session that is running; it may become another one."""
+        """The driver of the running session, which may be replaced by another."""
 
     @property
     def outlet(self) -> Outlet:
-        """Where inputs hand their events."""
+        """The outlet to which inputs pass their events."""
 
     def begin(
         self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
     ) -> bool:  # fmt: skip
-        """An interval's begin (IBP) is on its way, or (False) there was no room for it."""
+        """Send the begin of an interval (IBP); False: there was no room for it."""
 
     async def put_intervals(
         self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
     ) -> bool:
-        """Intervals, and what their end has changed of what is open (``outbox.journal``).
+        """Take ended intervals and the ``changes`` of the open ones (``outbox.journal``).
 
-        With an outbox both are as durable as events, and in one piece as long as ``rows`` are one
-        message of the wire. ``keys``: of messages whose readings leave no other trace. Returns
-        False when some intervals had no room.
+        With an outbox both are as durable as events, and atomic if ``rows`` fit into one wire
+        message. ``keys``: of messages whose readings leave no other trace. Returns False if some
+        intervals had no room.
         """
 
     def spool_counts(self) -> dict[str, dict[str, int]]:
-        """Of each stream's part of the outbox: bytes, and what has happened to it; none: empty."""
+        """Per stream, size and counters of its part of the outbox; empty without an outbox."""
 
     async def start(self) -> None:
-        """Begins to connect."""
+        """Start connecting."""
 
     async def finish(self) -> None:
-        """All inputs have ended: returns when everything is acked, or the session has failed."""
+        """After all inputs have ended: return when everything is acked, or the session failed."""
 
     async def ended(self) -> None:
-        """Returns when nothing can be sent any more."""
+        """Return when nothing can be sent any more."""
 
     async def stop(self, seconds: float) -> None:
-        """The agent stops before that: it does what it can in so many seconds."""
+        """Stop before the inputs have ended; take ``seconds`` at most."""
 
     async def close(self) -> None:
-        """Stops everything; called in any case, at last."""
+        """Stop everything; always called, as the last method."""
 
     def report(self, tell: Callable[[str], None]) -> bool:
-        """Reports the fates of the events; whether all is well."""
+        """Report what became of the events; return whether nothing was lost."""
 
 
-# Events go from the inputs into the session's memory: what is not acked dies with the process.
+# Events in the session's memory: events that are not acked are lost with the process.
 
 
 class MemoryChannel(BaseOutlet):
-    """Its own outlet; for devices without a disk that may be written."""
+    """A channel for devices without a writable disk; it is its own outlet."""
 
     def __init__(
         self, settings: AgentSettings, session: AgentSession, address: Address, messages: LineWriter
@@ -109,7 +109,7 @@ class MemoryChannel(BaseOutlet):
         await self.driver.until_settled()
 
     async def stop(self, seconds: float) -> None:
-        """Waits for acks; the source ends, as its next start is another one."""
+        """Wait for acks; the source ends, because its next run is a new start."""
         try:
             async with asyncio.timeout(seconds):
                 await self.finish()
@@ -143,7 +143,7 @@ class MemoryChannel(BaseOutlet):
     async def put_intervals(
         self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
     ) -> bool:
-        del changes  # they die with the process, as the events do
+        del changes  # they are lost with the process, as the events are
         self._keys.remember(keys)
         return not rows or await self.take(stream, rows)
 
@@ -161,7 +161,7 @@ class MemoryChannel(BaseOutlet):
         self.driver.carry_out()
 
     async def durable(self) -> None:
-        """The gateway has acked what was taken: there is no other place where it is safe."""
+        """Return when the gateway has acked what was taken: no other place is safe."""
         counts = self.driver.session.counts
         taken = counts["emitted"]
         while counts["acked"] < taken:
@@ -186,23 +186,23 @@ class MemoryChannel(BaseOutlet):
 
 # Events go from the inputs to the disk, and from there to the gateway.
 #
-# One thread does what waits for the disk, one thing at a time; everything else is the event loop's.
-# Starts of the agent that an earlier process left unfinished are finished first, while the inputs'
-# events are already written for the one in use.
+# One thread runs the disk operations, one at a time; everything else runs in the event loop. Starts
+# that an earlier process left unfinished are finished first; meanwhile the inputs' events are
+# already written to the current start.
 
 
 MakeSession = Callable[[Outbox], SpooledSession]
 
 
 class OutboxChannel(BaseOutlet):
-    """Its own outlet."""
+    """A channel through an outbox; it is its own outlet."""
 
     def __init__(
         self, settings: AgentSettings, folder: OutboxFolder, outboxes: Sequence[Outbox],
         session_of: MakeSession, address: Address, messages: LineWriter, draw: Callable[[], int],
     ) -> None:  # fmt: skip
-        """``outboxes``: those to finish, and at the end the one to go on with; ``draw``: 64 random
-        bits.
+        """``outboxes``: earlier starts to finish, and last the current one; ``draw``: returns 64
+        random bits.
         """
         super().__init__(messages)
         self._settings = settings
@@ -219,17 +219,17 @@ class OutboxChannel(BaseOutlet):
             for outbox in outboxes
         ]
         self._live = self._pumps[-1]
-        self.counts = self._live.outbox.counts  # of the whole outbox, so beside those of streams
+        self.counts = self._live.outbox.counts  # of the whole outbox, not of streams
         self._earlier = self._pumps[:-1]
         for pump in self._earlier:
             pump.ending = True
         self._sending = self._pumps[0]
         self._acked_before = 0
-        """Events of starts that are finished."""
+        """Acked events of finished starts."""
         self._lost_before = False
         self._places = {stream.name: i for i, stream in enumerate(settings.streams)}
         self._changes: dict[str, tuple[int, Sequence[Change], Sequence[bytes]]] = {}
-        """Per stream what its next intervals change, and the number after the last of these."""
+        """Per stream: number after its next intervals, the changes they cause, and message keys."""
         self._running: list[asyncio.Task[None]] = []
         self._counters = {
             f"{each.name} {counters.bits}": counters
@@ -246,11 +246,11 @@ class OutboxChannel(BaseOutlet):
 
     @property
     def driver(self) -> SessionDriver:
-        """Of the session that is running; it may become another one."""
+        """The driver of the running session, which may be replaced by another."""
         return self._sending.driver
 
     async def on_disk(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls it in the disk's thread."""
+        """Call ``action`` in the disk thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._disk, partial(action, *arguments))
 
@@ -270,7 +270,7 @@ class OutboxChannel(BaseOutlet):
         await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
 
     async def stop(self, seconds: float) -> None:
-        """What is not acked is on the disk: nothing to wait for."""
+        """Return at once: events that are not acked are on the disk."""
         del seconds
 
     async def close(self) -> None:
@@ -295,7 +295,7 @@ class OutboxChannel(BaseOutlet):
             self._folder.close()
         for problem in ended:
             if isinstance(problem, Exception):
-                raise problem  # a bug of ours must not be hidden
+                raise problem  # a programming error must not be hidden
 
     def begin(
         self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
@@ -332,7 +332,7 @@ class OutboxChannel(BaseOutlet):
         return number
 
     async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
-        """They are on the disk before the events that they stamped are."""
+        """Store the bounds on the disk before the events that these clocks stamped."""
         now = clock.read()
         await self.on_disk(self._live.outbox.clocks, bounds, now.wall_ns - now.mono_ns)
         for bound in bounds:
@@ -340,7 +340,7 @@ class OutboxChannel(BaseOutlet):
         self._live.driver.carry_out()
 
     async def durable(self) -> None:
-        """What was taken is fsynced, with the keys that came with it."""
+        """Return when what was taken is fsynced, with the keys that came with it."""
         spools = self._live.outbox.spools
         ends = [spool.next for spool in spools]
         intervals = self._live.outbox.intervals
@@ -378,7 +378,7 @@ class OutboxChannel(BaseOutlet):
     # --- inside
 
     async def _send(self) -> None:
-        """One start after the other."""
+        """Send one start after another, then remove the finished ones."""
         while self._earlier:
             pump = self._sending = self._earlier[0]
             await pump.send()

@@ -1,4 +1,4 @@
-"""``/metrics`` and ``/healthz`` of an agent: a few lines of HTTP."""
+"""``/metrics`` and ``/healthz`` of an agent, over a minimal HTTP server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slackwater.edge_agent.listening import Listening, names_this_machine
 from slackwater.edge_agent.session import SessionState
 from slackwater.edge_agent.timesync import SyncState
 
-# An agent's status as Prometheus reads it (text format 0.0.4): docs/reference/metrics.md.
+# An agent's status in the Prometheus text format 0.0.4: docs/reference/metrics.md.
 
 
 KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,7 +24,7 @@ _Family = tuple[str, str, str, Iterable[_Sample]]
 
 
 def metrics_text(status: Mapping[str, Any]) -> str:
-    """``status`` as ``status_of`` gives it; counters count since the start of the agent."""
+    """Format ``status`` (from ``status_of``); counters start with the agent."""
     lines: list[str] = []
     for name, kind, meaning, samples in _families(status):
         lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
@@ -96,9 +96,9 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-# ``/metrics`` and ``/healthz`` of an agent: a few lines of HTTP, as a device has no web server.
+# ``/metrics`` and ``/healthz`` of an agent: minimal HTTP, because a device has no web server.
 #
-# One request a connection, GET alone, few connections at once, and each must be quick.
+# One GET request per connection, few connections at once, and a time limit for each.
 
 
 PORT: Final = 9752
@@ -111,7 +111,7 @@ _WORDS: Final = {
 
 
 class MetricsServer:
-    """Answers with what ``text`` gives at that moment."""
+    """Answers each request with the current result of ``text``."""
 
     def __init__(self, settings: Listening, text: Callable[[], str]) -> None:
         self._settings = settings
@@ -120,7 +120,7 @@ class MetricsServer:
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self) -> int:
-        """Answers from now on; gives the port.
+        """Start answering; return the port.
 
         Raises:
             SettingsError: the address cannot be bound.
@@ -135,12 +135,12 @@ class MetricsServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """No more answers."""
+        """Stop answering and close all connections."""
         if self._server is not None:
             self._server.close()
         tasks = list(self._open)
         for writer in list(self._open.values()):
-            writer.transport.abort()  # which ends its task
+            writer.transport.abort()  # this ends its task
         await asyncio.gather(*tasks)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

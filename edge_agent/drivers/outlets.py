@@ -1,4 +1,4 @@
-"""Where inputs hand their rows: messages, or intervals of readings."""
+"""Outlets to which inputs pass rows: as messages, as intervals of readings, or printed."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.outbox.journal import Change
 from slackwater.edge_agent.packing import Row
 
-# What all outlets do with rows: make a message of them, in halves when it would be too long.
+# Common to all outlets: rows become messages; a batch that is too long is halved.
 
 
 class BaseOutlet(ABC):
-    """Counts, and cuts batches; a subclass says what ``_put`` does with a message's rows."""
+    """Counts events and splits batches; a subclass implements ``_put``."""
 
     def __init__(self, messages: LineWriter) -> None:
         self.counts: Counter[str] = Counter()
         self._messages = messages
 
     async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
-        """Puts ``rows``; where there is no room they wait, or are dropped and counted."""
+        """Put ``rows``; without room they wait, or are dropped and counted."""
         self.counts["read"] += len(rows)
         return await self._cut(stream, rows, keys)
 
     def bad(self, what: str, place: str) -> None:
-        """A record that was left out."""
+        """Count and report a record that was skipped."""
         self.counts["bad"] += 1
         self._messages.write_limited(f"{place}: {what}")
 
     def trouble(self, what: str, place: str) -> None:
-        """A fault that costs no record by itself."""
+        """Report a fault that loses no record by itself."""
         self._messages.write_limited(f"{place}: {what}")
 
     @abstractmethod
     async def _put(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
-        """Whether there was room. ValueError: too long for one message; nothing was put."""
+        """Put the rows; False: no room. Raises ValueError: too long for one message."""
 
     async def _cut(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
         try:
@@ -68,16 +68,16 @@ class BaseOutlet(ABC):
             return await self._cut(stream, rows[middle:], keys) and first
 
 
-# Between the inputs and the channel: readings become intervals, where the settings say so.
+# Between inputs and channel: readings become intervals if the settings say so.
 
 
 _READINGS_MAX: Final = 100
-"""Taken at once: what they make of intervals fits into one message, so that it is on the disk in
-one piece with what it changes."""
+"""Readings per step: their intervals fit into one message, which is therefore written to the disk
+atomically with the changes of the open intervals."""
 
 
 class IntervalSink(Protocol):
-    """What intervals need of a ``Channel``."""
+    """The part of ``Channel`` that intervals need."""
 
     counts: Counter[str]
 
@@ -94,7 +94,7 @@ class IntervalSink(Protocol):
 
 
 class AbstractingOutlet:
-    """An ``Outlet``. Without abstractions everything passes."""
+    """An ``Outlet`` that applies the abstractions; rows of other streams pass unchanged."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class AbstractingOutlet:
         machines: Sequence[Abstraction],
         schemas: Sequence[StreamSchema],
     ) -> None:
-        """``schemas``: of all streams, those of intervals too."""
+        """``schemas``: of all streams, including those of intervals."""
         self._channel = channel
         self._schemas = {schema.name: schema for schema in schemas}
         self._readers: dict[str, list[EventReader]] = {}
@@ -111,13 +111,13 @@ class AbstractingOutlet:
             self._readers.setdefault(machine.settings.stream, []).append(reader)
         self._machines = list(machines)
         self._one_at_a_time = asyncio.Lock()
-        """Intervals are handed on in the order in which they ended, also where there is no room."""
+        """Keeps intervals in the order in which they ended, also while one waits for room."""
         self._earlier = asyncio.Event()
-        """Something is due before ``_armed``."""
+        """Set when something is due before ``_armed``."""
         self._armed: int | None = None
 
     async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
-        """Makes intervals of readings; hands on the rows that are none, or are to be kept."""
+        """Make intervals of readings; pass on rows that are no readings or are to be kept."""
         readers = self._readers.get(stream)
         if readers is None:
             return await self._channel.outlet.take(stream, rows, keys)
@@ -125,7 +125,7 @@ class AbstractingOutlet:
         put = True
         async with self._one_at_a_time:
             for place, reader in enumerate(readers):
-                # Keys go with what is handed on last.
+                # Keys go with the last rows or changes that are passed on.
                 last = place == len(readers) - 1 and not passing
                 for low in range(0, len(rows), _READINGS_MAX):
                     some = rows[low : low + _READINGS_MAX]
@@ -156,7 +156,7 @@ class AbstractingOutlet:
         self._channel.outlet.trouble(what, place)
 
     async def run(self) -> None:
-        """Ends what falls silent, until it is cancelled."""
+        """End intervals that fall silent; runs until it is cancelled."""
         while True:
             self._earlier.clear()
             self._armed = self._next_wake()
@@ -170,7 +170,7 @@ class AbstractingOutlet:
                 await self._each(lambda machine: machine.wake(clock.read().mono_ns))
 
     async def finish(self) -> None:
-        """All inputs have ended: so has what is open."""
+        """End all open intervals, after all inputs have ended."""
         await self._each(Abstraction.finish)
 
     # --- inside
@@ -207,13 +207,13 @@ class AbstractingOutlet:
 
 
 def _passing(readers: Sequence[EventReader], rows: Sequence[Row]) -> list[Row]:
-    """The rows that are sent as they are."""
+    """The rows that are sent unchanged."""
     if any(reader.machine.settings.keep for reader in readers):
         return list(rows)
     return [row for row in rows if not any(reader.reads(row.type) for reader in readers)]
 
 
-# ``slackwater agent --dry-run``: the inputs are read, and what would be sent is printed.
+# ``slackwater agent --dry-run``: reads the inputs and prints what would be sent.
 
 
 class PrintingOutlet(StatelessOutlet):
@@ -230,7 +230,7 @@ class PrintingOutlet(StatelessOutlet):
         self._messages = messages
 
     async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
-        """Prints them."""
+        """Print the rows."""
         del keys
         for row in rows:
             named = zip(self._attrs[stream], row.attrs, strict=True)
@@ -244,13 +244,13 @@ class PrintingOutlet(StatelessOutlet):
 
     @property
     def outlet(self) -> PrintingOutlet:
-        """Where rows go that are no readings, or are kept."""
+        """The outlet for rows that are no readings, or are kept."""
         return self
 
     def begin(
         self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
     ) -> bool:  # fmt: skip
-        """Prints an interval's begin."""
+        """Print the begin of an interval."""
         named = {} if clock_ is None else {r.CLOCK: clock_}
         self._print({r.KIND: "ibp", r.STREAM: stream, r.TYPE: type, r.TS: ts, r.ID: id, **named})
         return True
@@ -258,21 +258,21 @@ class PrintingOutlet(StatelessOutlet):
     async def put_intervals(
         self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
     ) -> bool:
-        """Prints intervals; what is open is not kept."""
+        """Print the intervals; the changes are ignored."""
         del changes, keys
         return await self.take(stream, rows)
 
     def bad(self, what: str, place: str) -> None:
-        """A record that was left out."""
+        """Count and report a record that was skipped."""
         self.bad_count += 1
         self._messages.write_limited(f"{place}: {what}")
 
     def trouble(self, what: str, place: str) -> None:
-        """A fault that costs no record by itself."""
+        """Report a fault that loses no record by itself."""
         self._messages.write_limited(f"{place}: {what}")
 
     async def durable(self) -> None:
-        """Never returns: senders get no acknowledgement, and will send it again."""
+        """Never return: senders get no acknowledgement and will send their messages again."""
         await asyncio.Event().wait()
 
     def _print(self, fields: dict[str, object]) -> None:
@@ -284,7 +284,7 @@ class PrintingOutlet(StatelessOutlet):
 async def dry_run(
     settings: AgentSettings, out: Callable[[str], object], tell: Callable[[str], None]
 ) -> int:
-    """Reads all inputs; gives 0, or 1 when records were bad."""
+    """Read all inputs; return 0, or 1 if records were bad."""
     messages = LineWriter(tell)
     printing = PrintingOutlet(settings, out, messages)
     machines = [Abstraction(each, place) for place, each in enumerate(settings.abstracts)]

@@ -1,4 +1,4 @@
-"""A session on real sockets: asyncio connects, sends and wakes; the session decides."""
+"""Driver of a session on real sockets: asyncio connects, sends and wakes; the session decides."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from slackwater.edge_agent.session import (
 )
 from slackwater.edge_agent.timesync import CHRONY, GATEWAY
 
-# Sockets to standard NTP servers, which are asked where the gateway does not answer.
+# Sockets to standard NTP servers, which are asked if the gateway does not answer.
 
 
 class TimeServer(NamedTuple):
-    """Where an NTP server is."""
+    """Address of an NTP server."""
 
     host: str
     port: int
 
 
 class TimeServers:
-    """``ask`` opens what it needs, so a name is looked up again when it is needed again."""
+    """Sockets to NTP servers. ``ask`` opens one as needed, with a new look-up of the name."""
 
     def __init__(
         self, servers: Sequence[TimeServer], answered: Callable[[bytes], None],
         failed: Callable[[str, OSError], None],
     ) -> None:  # fmt: skip
-        """``failed``: called with the server's name and why it cannot be asked."""
+        """``failed``: called with the server's name and the error if it cannot be asked."""
         self._servers = servers
         self._answered = answered
         self._failed = failed
@@ -49,7 +49,7 @@ class TimeServers:
         self._opening: asyncio.Task[None] | None = None
 
     def ask(self, number: int, question: bytes) -> None:
-        """Sends a question to a server; while its name is looked up, later than it should be."""
+        """Send a question to a server, delayed while its name is being looked up."""
         if number != self._number:
             self.close()
             self._number = number
@@ -59,7 +59,7 @@ class TimeServers:
             self._opening = asyncio.get_running_loop().create_task(self._open(number, question))
 
     def close(self) -> None:
-        """No server is asked; harmless when none was."""
+        """Close the socket, if there is one."""
         self._number = -1
         if self._opening is not None:
             self._opening.cancel()
@@ -97,10 +97,10 @@ class _ServerSocket(asyncio.DatagramProtocol):
 
 
 class Alarm:
-    """Calls ``ring`` once, at the earliest instant that it was set to since it rang last.
+    """Calls ``ring`` once, at the earliest instant that was set since it last rang.
 
-    One that is set to a later instant rings too early. That does no harm, and most deadlines move
-    on before they come: so the loop's timer is mostly left as it is.
+    An alarm that is moved to a later instant rings too early. This is harmless, and most deadlines
+    move before they are reached, so the loop's timer can mostly stay as it is.
     """
 
     def __init__(self, ring: Callable[[], None]) -> None:
@@ -108,7 +108,7 @@ class Alarm:
         self._timer: asyncio.TimerHandle | None = None
 
     def within(self, seconds: float) -> None:
-        """Rings in so long at the latest."""
+        """Ring in ``seconds`` at the latest."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + seconds:
@@ -117,7 +117,7 @@ class Alarm:
         self._timer = loop.call_later(seconds, self._now)
 
     def cancel(self) -> None:
-        """Does not ring any more until it is set again."""
+        """Do not ring until ``within`` is called again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -127,11 +127,11 @@ class Alarm:
         self._ring()
 
 
-# One TCP connection, as those who drive a session or a gateway's core write to it.
+# One TCP connection, as drivers of a session and of a gateway's core write to it.
 
 
 class StreamSocket(asyncio.Protocol):
-    """What both ends do alike; before there is a connection, and after it, nothing happens."""
+    """Common part of both ends; without a connection its methods do nothing."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -141,35 +141,35 @@ class StreamSocket(asyncio.Protocol):
         self._transport = transport
 
     def send(self, data: bytes) -> None:
-        """Writes ``data`` after all before it."""
+        """Write ``data`` after all earlier data."""
         if self._transport is not None:
             self._transport.write(data)
 
     @property
     def waiting_bytes(self) -> int:
-        """Of what was sent, so much is not written yet."""
+        """Bytes that were sent and are not written to the socket yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """Closes it when everything is written."""
+        """Close the connection when everything is written."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Closes it now."""
+        """Close the connection now."""
         if self._transport is not None:
             self._transport.abort()
 
 
-# A session on real sockets: asyncio connects, sends and wakes; the session decides.
+# Driver of a session: asyncio connects, sends and wakes; the session decides.
 #
-# A connection that cannot be opened is reported to the session, which asks again after a wait. A
-# peer that reads slowly makes messages wait in this process; their memory is bounded by the session
-# (``unacked_bytes_max``), as a message stays there until it is acked.
+# If a connection cannot be opened, the session is informed and asks again after a wait. While a
+# peer reads slowly, messages wait in this process; the session bounds their memory
+# (``unacked_bytes_max``), because a message stays there until it is acked.
 
 
 class GatewayAddress(NamedTuple):
-    """Where a gateway is."""
+    """Address of a gateway: host, TCP port, and UDP port for time sync."""
 
     host: str
     port: int
@@ -178,7 +178,7 @@ class GatewayAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the gateways are, in the order in which they are tried. ``tls`` None: TCP as it is."""
+    """The gateways, in the order in which they are tried. ``tls`` None: plain TCP."""
 
     gateways: tuple[GatewayAddress, ...]
     tls: ssl.SSLContext | None = None
@@ -186,20 +186,20 @@ class Address:
 
 
 class SessionDriver:
-    """Runs one session from ``start`` until it is done, has failed, or ``close`` is called."""
+    """Runs one session from ``start`` until it is done, has failed, or is closed."""
 
     def __init__(self, session: AgentSession, address: Address) -> None:
         self.session = session
         self.before_sending: Callable[[], None] = _nothing
-        """Called after each input of the session, before it has effects."""
+        """Called after each input of the session, before its outputs take effect."""
         self.counts: Counter[str] = Counter()
         """``connected``, ``not_connected``, ``no_ntp_socket``, ``answers_left_out``."""
         self.last_error = ""
-        """Why a connection was last not opened, or was lost."""
+        """Why a connection last could not be opened, or was lost."""
         self.gateway = address.gateways[0]
-        """The one connected to, or tried, last."""
+        """The gateway that was connected to, or tried, last."""
         self.local_address = ""
-        """This device's own address on the connection opened last."""
+        """This device's address on the newest connection."""
         self._address = address
         self._links: dict[int, _GatewayConnection] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
@@ -209,17 +209,17 @@ class SessionDriver:
         self._chrony: asyncio.Task[None] | None = None
         self._alarm = Alarm(self._wake)
         self.version = 0
-        """Counts what has happened."""
+        """Number of notifications so far."""
         self._changed = asyncio.Event()
         self._closed = False
 
     def start(self) -> None:
-        """Begins to connect."""
+        """Start connecting."""
         self.session.start(clock.read())
         self.carry_out()
 
     async def changed(self, seconds: float | None = None, since: int | None = None) -> None:
-        """Returns when something has happened (``since``: that version), or after so long."""
+        """Wait for the next notification after version ``since``, or for ``seconds``."""
         if since is not None and since != self.version:
             return
         self._changed.clear()
@@ -230,17 +230,17 @@ class SessionDriver:
             return
 
     async def until_settled(self) -> None:
-        """Returns when the session has come to its end."""
+        """Return when the session is done or has failed."""
         while not self.settled:
             await self.changed()
 
     @property
     def settled(self) -> bool:
-        """Whether the session has come to its end."""
+        """Whether the session is done or has failed."""
         return self.session.state in (SessionState.DONE, SessionState.FAILED)
 
     async def close(self) -> None:
-        """Stops at once; what is not acked stays so."""
+        """Stop at once, without waiting for acks."""
         self._closed = True
         self._alarm.cancel()
         tasks = [*self._connecting.values(), *filter(None, [self._chrony])]
@@ -256,7 +256,7 @@ class SessionDriver:
         await asyncio.sleep(0)  # the loop closes the sockets
 
     def carry_out(self) -> None:
-        """Does what the session asks for; called after every input of it."""
+        """Execute the session's outputs; call after each of its inputs."""
         if self._closed:
             return
         self.before_sending()
@@ -276,27 +276,27 @@ class SessionDriver:
             self._alarm.within(max(due - clock.read().mono_ns, 0) / 1e9)
 
     def notify(self) -> None:
-        """Something has happened that others wait for."""
+        """Wake the tasks that wait in ``changed``."""
         self.version += 1
         self._changed.set()
 
     # --- what sockets call
 
     def opened(self, link: _GatewayConnection, local_address: str) -> None:
-        """A connection is open, from this device's address ``local_address``."""
+        """Called when a connection is open; ``local_address``: this device's address."""
         self.counts["connected"] += 1
         self.local_address = local_address
         self._links[link.number] = link
 
     def received(self, link: _GatewayConnection, data: bytes) -> None:
-        """Bytes of the gateway came."""
+        """Called with bytes from the gateway."""
         if self._links.get(link.number) is link:
             link.has_heard = True
             self.session.received(link.number, data, clock.read())
             self.carry_out()
 
     def lost(self, link: _GatewayConnection, error: Exception | None) -> None:
-        """A connection is gone."""
+        """Called when a connection is lost."""
         if self._links.get(link.number) is link:
             del self._links[link.number]
             self.last_error = _error_text(error) if error else "the gateway closed the connection"
@@ -306,14 +306,14 @@ class SessionDriver:
             self.carry_out()
 
     def answered(self, data: bytes) -> None:
-        """A datagram came from where questions go."""
+        """Called with a datagram from the time server in use."""
         self.session.datagram_received(data, clock.read())
         self.carry_out()
 
     # --- inside
 
     def _send(self, link: _GatewayConnection, data: bytes, *, spare: bool) -> None:
-        """Who asks and asks and does not read what he is sent is not sent ever more."""
+        """Send ``data``; a ``spare`` answer is dropped while the peer does not read its answers."""
         if spare and link.waiting_bytes > self.session.settings.unacked_bytes_max:
             self.counts["answers_left_out"] += 1
         else:
@@ -329,7 +329,7 @@ class SessionDriver:
         if self._connecting.get(number) is task:
             del self._connecting[number]
         if not task.cancelled():
-            task.result()  # a bug of ours must not be hidden
+            task.result()  # a programming error must not be hidden
 
     def _give_up(self, number: int) -> None:
         task, link = self._connecting.pop(number, None), self._links.pop(number, None)
@@ -337,7 +337,7 @@ class SessionDriver:
             task.cancel()
         if link is not None:
             link.close()
-            if link.waiting_bytes:  # who reads nothing keeps them, and the socket, for ever
+            if link.waiting_bytes:  # a peer that does not read would keep the socket forever
                 seconds = self.session.settings.hello_timeout_ns / 1e9
                 asyncio.get_running_loop().call_later(seconds, link.abort)
 
@@ -363,7 +363,7 @@ class SessionDriver:
             self.carry_out()
 
     async def _open_datagrams(self, host: str, port: int) -> None:
-        """Questions go where the connection went: a name may have several addresses."""
+        """Ask for the time at the connection's address: a name may have several addresses."""
         if self._datagrams is not None and not self._datagrams.is_closing():
             if self._asked_at == (host, port):
                 return
@@ -432,9 +432,9 @@ class _GatewayConnection(StreamSocket):
         self.number = number
         self._driver = driver
         self.peer = ""
-        """Its address."""
+        """Address of the gateway."""
         self.has_heard = False
-        """Whether it has ever said anything."""
+        """Whether any data was received."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -458,24 +458,24 @@ class _Questions(asyncio.DatagramProtocol):
         self._driver = driver
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        del addr  # the socket is connected: only the gateway's datagrams come in
+        del addr  # the socket is connected: only the gateway's datagrams arrive
         self._driver.answered(data)
 
     def error_received(self, exc: Exception) -> None:
-        # Nobody listens there (yet): the session's own time-out counts it.
+        # Nobody listens there (yet): the session counts the time-out.
         self._driver.last_error = f"time sync: {_error_text(exc)}"
 
 
 def _nothing() -> None:
-    """Ignored."""
+    """Default of ``before_sending``."""
 
 
 _NO_TLS: Final = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
-"""What OpenSSL says of an answer that is no TLS."""
+"""OpenSSL's reasons when an answer is not TLS."""
 
 
 def _error_text(error: Exception) -> str:
-    """Text of a socket's error: a reason, where the exception has one."""
+    """Text of a socket error: its reason if it has one."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:

@@ -1,4 +1,4 @@
-"""One start of an agent: commits its outbox, and hands committed events to its session."""
+"""Pump of one start of an agent: commits its outbox and feeds its session."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from slackwater.edge_agent.units import NS_PER
 
 _READ_BYTES: Final = 1 << 18
 _RETRY_SECONDS: Final = 1.0
-"""A disk that failed is tried again after so long."""
+"""Wait before a failed disk operation is retried."""
 _SETTLE_SECONDS: Final = 1.0
-"""How often the position is stored, at most, where nothing asks for it."""
+"""Longest time between two writes of the position."""
 
 OnDisk = Callable[..., Awaitable[Any]]
 DriverOf = Callable[[Outbox], tuple[SessionDriver, SpooledSession]]
 
 
 class SpoolPump:
-    """``write`` and ``send`` run side by side, each until it is cancelled or all is done."""
+    """``write`` and ``send`` run concurrently, each until it is cancelled or all is done."""
 
     def __init__(
         self, outbox: Outbox, driver_of: DriverOf, on_disk: OnDisk, settings: AgentSettings,
         messages: LineWriter, draw: Callable[[], int],
     ) -> None:  # fmt: skip
-        """``draw``: 64 random bits; ``driver_of`` makes the sockets of a new session."""
+        """``draw``: returns 64 random bits; ``driver_of``: makes an outbox's driver and session."""
         self.outbox = outbox
         self._driver_of = driver_of
         self._draw = draw
         self.ending = outbox.start.ended
-        """Nothing will be appended any more."""
+        """Whether no more events will be appended."""
         self._on_disk = on_disk
         self._sync_seconds = settings.sync_every_ns / NS_PER["s"]
         self._drain = DrainLimit(settings.drain_max)
@@ -48,12 +48,12 @@ class SpoolPump:
         self._settled = 0.0
         self._gone_events = 0
         self.lost = False
-        """Whether events are gone that were not dropped for want of room."""
+        """Whether events are lost that were not dropped for lack of room."""
         self._acked_before = 0
         self._begin()
 
     def _begin(self) -> None:
-        """A session that goes on where the outbox is."""
+        """Make a session that continues from the outbox."""
         self.driver, self.session = self._driver_of(self.outbox)
         self.driver.before_sending = self._remember
         self._records: list[deque[Record]] = [deque() for _ in self.outbox.spools]
@@ -62,22 +62,22 @@ class SpoolPump:
 
     @property
     def done(self) -> bool:
-        """Whether the gateway has everything, and knows that there is no more."""
+        """Whether the gateway has all events and the EOS."""
         return self.session.state is SessionState.DONE
 
     def acked_events(self) -> int:
-        """Events that the gateway has acked to this process."""
+        """Number of events that the gateway has acked to this process."""
         return self._acked_before + self.session.counts["acked"]
 
     def waiting_events(self) -> int:
-        """Events that the gateway has not acked."""
+        """Number of events that the gateway has not acked."""
         acked = self.session.acked_seqs()
         return sum(
             max(spool.next - ack, 0) for spool, ack in zip(self.outbox.spools, acked, strict=True)
         )
 
     async def write(self) -> None:
-        """Commits what is appended: at most once per ``sync_every``, all of it together."""
+        """Commit what was appended, at intervals of ``sync_every`` or more, until cancelled."""
         while True:
             version = self.driver.version
             if not self.outbox.unwritten:
@@ -92,7 +92,7 @@ class SpoolPump:
             await asyncio.sleep(self._sync_seconds)
 
     async def send(self) -> None:
-        """Connects, and sends until all is acked (if nothing is added), or the session fails."""
+        """Connect, and send until all is acked (if nothing is added) or the session fails."""
         self._tell_faults()
         await self._send_on()
         while (received := self.session.received_beyond) is not None:
@@ -100,7 +100,7 @@ class SpoolPump:
             await self._send_on()
 
     async def _renew(self, received: Sequence[int]) -> None:
-        """The disk has lost what the gateway has: what is new is sent by a new start."""
+        """Begin a new start, because the disk has lost events that the gateway has."""
         lost = [
             f"{self.outbox.start.streams[i].name} (the gateway has {have}, this disk {local})"
             for i, (have, local) in enumerate(zip(received, self.outbox.start.unsent, strict=True))
@@ -145,7 +145,7 @@ class SpoolPump:
         self.outbox.acked(self.session.acked_seqs())
 
     async def _look_for_requests(self) -> None:
-        """Intervals that the gateway has asked for go before their turn."""
+        """Send intervals that the gateway has requested, ahead of their turn."""
         intervals, self.session.intervals.pending_requests = (
             self.session.intervals.pending_requests,
             {},
@@ -163,7 +163,7 @@ class SpoolPump:
         self.driver.carry_out()
 
     async def _offer(self, index: int) -> None:
-        """Hands on what there is room for."""
+        """Offer records to the session while it has room."""
         records, some = self._records[index], False
         while True:
             if not records:
@@ -178,7 +178,7 @@ class SpoolPump:
             self.driver.carry_out()
 
     def _offer_one(self, index: int, record: Record) -> bool:
-        """Whether the session took it, or it is acked already."""
+        """Offer a record; True if the session took it or it is acked already."""
         expected, acked = self._offered_to[index], self.session.acked_seqs()[index]
         now = clock.read()
         if record.end > acked and (
@@ -187,7 +187,7 @@ class SpoolPump:
             return False
         if record.first > expected:
             if acked < expected:
-                return False  # the gap's turn comes when everything before it is acked
+                return False  # a gap is skipped when everything before it is acked
             self._gone(index, record.first)
         self._offered_to[index] = record.end
         if record.end > acked:
@@ -196,7 +196,7 @@ class SpoolPump:
         return True
 
     def _pass_over(self, index: int) -> None:
-        """The newest events on the disk may be those that are gone."""
+        """Skip lost events at the end of the stream, after which no record follows."""
         expected, end = self._offered_to[index], self.outbox.spools[index].looked_to
         if end > expected and self.session.acked_seqs()[index] >= expected:
             self._gone(index, end)
@@ -245,6 +245,6 @@ class SpoolPump:
             await self._on_disk(self.outbox.settle)
 
     def _remember(self) -> None:
-        """Before anything is sent to a gateway that has welcomed this start."""
+        """Store that a gateway has welcomed this start, before anything is sent to it."""
         if self.session.has_welcome and self.outbox.start.quiet:
             self.outbox.welcomed(self.session.incarnation)

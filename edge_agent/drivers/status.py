@@ -1,4 +1,4 @@
-"""Reports of an agent: lines for people, systemd's notifications, a status file."""
+"""Reports of an agent: lines for people, systemd notifications, and a status file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slackwater.edge_agent.standard_streams import taking_name
 if TYPE_CHECKING:
     from slackwater.edge_agent.drivers.channel import Channel
 
-# Lines for people: most are written when they are due, repeated faults only now and then.
+# Lines for people: most are written at once, repeated faults at a limited rate.
 
 
 _EVERY_NS: Final = 10 * 10**9
@@ -26,7 +26,7 @@ _AT_ONCE: Final = 5
 
 
 class LineWriter:
-    """Writes lines with ``tell``; of ``write_limited``: 5 every 10 s and the number of others."""
+    """Writes lines with ``tell``. ``write_limited`` writes 5 per 10 s and counts the others."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell
@@ -35,7 +35,7 @@ class LineWriter:
         self._left_out = 0
 
     def write_limited(self, line: str) -> None:
-        """A fault that may occur thousands of times."""
+        """Report a fault that may occur thousands of times."""
         now_ns = clock.read().mono_ns
         if now_ns - self._since_ns >= _EVERY_NS:
             self.end()
@@ -47,25 +47,25 @@ class LineWriter:
             self._left_out += 1
 
     def end(self) -> None:
-        """Writes how many lines were left out since the last time."""
+        """Write how many lines were suppressed since the last call."""
         if self._left_out:
             self.tell(f"{self._left_out} more such lines")
         self._left_out = 0
 
 
-# Notifications of systemd (sd_notify(3)): ready, alive, stopping. None where there is no systemd.
+# Notifications of systemd (sd_notify(3)): ready, alive, stopping; no effect without systemd.
 #
-# ``Type=notify`` of a unit waits for READY; ``WatchdogSec`` restarts a service that has not said
-# for so long that it is alive, which here the event loop says: one that hangs says nothing.
+# A unit of ``Type=notify`` waits for READY. ``WatchdogSec`` restarts a service that has not sent
+# WATCHDOG for that long; here the event loop sends it, so a blocked loop is restarted.
 
 
 _PER_WATCHDOG: Final = 3
-"""Notifications in the watchdog's time; systemd recommends two or more."""
+"""Notifications per watchdog period; systemd recommends two or more."""
 _US_PER_S: Final = 1_000_000
 
 
 class Systemd:
-    """The service manager, as the environment of this process names it."""
+    """The service manager that this process's environment names."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
@@ -76,19 +76,19 @@ class Systemd:
         self._seconds = int(wait) / _US_PER_S / _PER_WATCHDOG if wait.isdecimal() else 0.0
 
     def ready(self) -> None:
-        """Inputs are read, and the outbox is open."""
+        """Report that inputs are read and the outbox is open."""
         self._say("READY=1")
 
     def stopping(self) -> None:
-        """A stop was asked for, or all is done."""
+        """Report that the agent stops."""
         self._say("STOPPING=1")
 
     def set_status(self, what: str) -> None:
-        """A line for ``systemctl status``."""
+        """Set the line that ``systemctl status`` shows."""
         self._say(f"STATUS={what.splitlines()[0] if what else ''}")
 
     async def watch(self) -> None:
-        """Notifies again and again that the event loop runs; returns where nobody asks for it."""
+        """Send WATCHDOG periodically; returns at once if no watchdog is configured."""
         while self._seconds > 0:
             self._say("WATCHDOG=1")
             await asyncio.sleep(self._seconds)
@@ -100,22 +100,22 @@ class Systemd:
             try:
                 link.sendto(text.encode(), self._address)
             except OSError:
-                return  # a manager that is gone, or slow, stops no agent
+                return  # a missing or slow manager must not stop the agent
 
 
-# The state of an agent, as a JSON file that is replaced whole every few seconds.
+# The state of an agent as a JSON file, which is replaced whole every few seconds.
 #
-# For tiny devices that serve no page: a person or a program reads the file. It is not synced to the
-# disk, which would wear flash memory out for nothing: after a power cut it may be old or empty.
+# For tiny devices without a web page: people or programs read the file. It is not synced, to spare
+# flash memory: after a power cut it may be old or empty.
 
 
 def status_of(channel: Channel, inputs: Sequence[NamedInput]) -> dict[str, Any]:
-    """Fields of the status file; counts are of this run of the agent.
+    """The fields of the status file; counters start with the agent.
 
     ``at`` [ns, this device's wall clock]; ``interface`` and ``address`` of the newest connection;
-    ``unacked_bytes``: kept for the gateway's ack; ``outlet``: what came from all inputs;
-    ``inputs``: what each of them counts; ``outbox``: per stream; ``clocks``: this agent's (empty
-    name) and those of its devices, ``offset`` (the gateway's minus it) and ``bound`` in ns.
+    ``unacked_bytes``: bytes kept until the gateway acks; ``outlet``: events of all inputs;
+    ``inputs``: counters per input; ``outbox``: per stream; ``clocks``: the clocks of this agent
+    (empty name) and of its devices, with ``offset`` (gateway minus clock) and ``bound`` [ns].
     """
     driver = channel.driver
     session = driver.session
@@ -144,14 +144,14 @@ def status_of(channel: Channel, inputs: Sequence[NamedInput]) -> dict[str, Any]:
 
 
 class StatusFile:
-    """The file at ``path``. An error of writing it is kept in ``error``: the agent goes on."""
+    """The file at ``path``. A write error is kept in ``error``; the agent continues."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.error: OSError | None = None
 
     def write(self, channel: Channel, inputs: Sequence[NamedInput]) -> None:
-        """Replaces the file."""
+        """Replace the file."""
         unfinished = self.path.with_name(f".{self.path.name}.writing")
         line = json.dumps(status_of(channel, inputs)) + "\n"
         try:

@@ -1,1 +1,1 @@
-"""Sockets, files and clocks of ``slackwater validate``: they measure, and change nothing."""
+"""Measurements of ``slackwater validate``: sockets, files and clocks, read without changes."""

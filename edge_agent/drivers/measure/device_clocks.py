@@ -1,7 +1,7 @@
-"""The clocks of devices behind inputs: a reader's greeting, a monitor's message, and what else
-comes in a few seconds.
+"""The clocks of devices behind inputs, measured from a reader's greeting, a monitor's message, or
+other messages of a few seconds.
 
-A message of a monitor is taken and not acknowledged, so that its sender keeps it for the agent.
+A monitor's message is not acknowledged, so that its sender keeps it for the agent.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from slackwater.edge_agent.units import NS_PER
 
 _CHUNK: Final = 1 << 16
 _SAID_NS: Final = 100 * NS_PER["ms"]
-"""A device's clock that is nearer to this one's counts as right."""
+"""A device's clock within this offset counts as right [ns]."""
 
 
 class ClockOffset(NamedTuple):
-    """A device's clock was ahead of this device's wall clock by ``low`` to ``high`` ns."""
+    """A device's clock is ahead of this device's wall clock by ``low`` to ``high`` ns."""
 
     low: int
     high: int
@@ -45,10 +45,10 @@ class ClockOffset(NamedTuple):
 async def reader_reading(
     host: str, port: int, wall_ns: Callable[[], int]
 ) -> tuple[ClockOffset | None, int]:
-    """An LLRP reader's clock (None: it has no time of day), and the width of an answer.
+    """Offset of an LLRP reader's clock (None: it has no time of day), and round-trip time [ns].
 
     Raises:
-        OSError, AgentError: it cannot be asked.
+        OSError, AgentError: the reader cannot be asked.
     """
     sent_ns = wall_ns()
     event = await reader_time(host, port)
@@ -61,10 +61,10 @@ async def reader_reading(
 async def monitor_reading(
     table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float
 ) -> ClockOffset | None:
-    """The clock of the first monitor that sends an HL7 message; None: none did in time.
+    """Offset of the first monitor that sends an HL7 message; None: none did in time.
 
     Raises:
-        OSError: this device cannot listen there.
+        OSError: this device cannot listen at the address.
     """
     found: asyncio.Future[ClockOffset] = asyncio.get_running_loop().create_future()
     zone = named_zone(table["zone"])
@@ -81,7 +81,7 @@ async def monitor_reading(
                     if not found.done():
                         found.set_result(ClockOffset(ahead, ahead + grain, grain))
         except (OSError, AgentError):
-            pass  # nothing that says a time
+            pass  # no usable time
         finally:
             writer.transport.abort()
 
@@ -95,23 +95,23 @@ async def monitor_reading(
 
 
 class ClockListener(StatelessOutlet):
-    """An outlet that compares stamps with their arrival and keeps no event."""
+    """An outlet that compares time stamps with arrivals and keeps no event."""
 
     def __init__(self, wall_ns: Callable[[], int], *, is_named: bool) -> None:
-        """``is_named``: events that a device stamped name it; the agent stamps others on arrival,
-        which says nothing of a device's clock.
+        """``is_named``: rows name the device that stamped them; the agent stamps others on arrival,
+        which says nothing about a device's clock.
         """
         self._wall_ns = wall_ns
         self._is_named = is_named
         self.on_arrival = 0
-        """Number of events that the agent stamped."""
+        """Number of events that the agent stamped on arrival."""
         self.ahead: dict[str, int] = {}
-        """Device -> how far its clock is ahead at least [ns]: its fastest message says so."""
+        """Device -> least offset of its clock [ns, positive: ahead], from its fastest message."""
         self.why = ""
-        """The last fault, of a message or the connection."""
+        """The last fault of a message or of the connection."""
 
     async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
-        """Each device's newest event of a message tells most."""
+        """Update the offsets; the newest event of a message has the tightest bound."""
         del stream, keys
         came = self._wall_ns()
         for row in rows:
@@ -123,14 +123,14 @@ class ClockListener(StatelessOutlet):
         return True
 
     async def durable(self) -> None:
-        """Returns at once, as the messages are copies."""
+        """Return at once, because the messages are copies."""
 
     def bad(self, what: str, place: str) -> None:
-        """A record that is no event."""
+        """Record a bad record as the last fault."""
         self.trouble(what, place)
 
     def trouble(self, what: str, place: str) -> None:
-        """Why nothing may have been heard."""
+        """Record the last fault."""
         self.why = f"{place}: {what}"
 
 
@@ -138,8 +138,8 @@ async def heard_clocks(
     source: InputReader, table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float,
     *, is_named: bool,
 ) -> DeviceFindings:  # fmt: skip
-    """What the messages of the next ``patience_s`` say of the clocks that stamp them: of the one
-    that is furthest off, where there are several. ``is_named``: as of ``ClockListener``.
+    """Listen for ``patience_s`` and judge the clocks that stamp the messages: with several devices,
+    the one with the largest offset. ``is_named``: as in ``ClockListener``.
     """
     if table["clock"] == ARRIVAL:
         return _on_arrival(table)
@@ -171,7 +171,7 @@ async def heard_clocks(
 
 
 def _on_arrival(table: Mapping[str, Any]) -> DeviceFindings:
-    """Of events that have no time but that of their arrival."""
+    """Findings for events that are stamped on arrival."""
     latest = quantity(table["delay_max"], NS_PER, "delay_max")
     said = f"events are stamped by the agent on arrival, up to {shown_ns(latest)} late"
     return DeviceFindings(said=said, width_ns=latest, wrong=False)
@@ -180,13 +180,14 @@ def _on_arrival(table: Mapping[str, Any]) -> DeviceFindings:
 def judged(
     what: str, table: Mapping[str, Any], reading: ClockOffset | None, answer_ns: int | None
 ) -> DeviceFindings:
-    """Effect of a stamping clock on the agent's events.
+    """Judge how a stamping clock affects the agent's events.
 
     Args:
         what: ``reader``, ``monitor``, ``device``, or a device's name.
-        table: the input's settings in effect.
-        reading: of its clock; None: it was not read.
-        answer_ns: how long an answer took, where the device is asked; None: it is never.
+        table: effective settings of the input.
+        reading: the offset of the clock; None: it was not read.
+        answer_ns: round-trip time of a question to the device; None: devices of this kind are not
+            asked.
     """
     mode = str(table["clock"])
     if mode == ARRIVAL:

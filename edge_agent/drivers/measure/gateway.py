@@ -1,4 +1,4 @@
-"""The way to the gateway and to standard NTP servers, measured."""
+"""Measurement of the path to the gateway and to standard NTP servers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from slackwater.edge_agent.measure import (
 )
 from slackwater.edge_agent.ntp import MAC_BYTES
 
-# Standard NTP servers, asked through ntplib: a second opinion beside our own codec (SPEC 2).
+# Standard NTP servers, asked through ntplib: a check independent of our own codec (SPEC 2).
 #
-# ntplib reads the system's clock as floats since 1900, which err by half a microsecond: that is
-# part of the precision given here. It believes every datagram from the server's address; what it
-# does not check (mode, leap, stratum, the question's own time) is checked here.
+# ntplib reads the system clock as float seconds since 1900, with an error of half a microsecond,
+# which is part of the precision given here. It accepts every datagram from the server's address;
+# what it does not check (mode, leap, stratum, order of timestamps) is checked here.
 
 
 VERSION: Final = 4
@@ -42,10 +42,10 @@ _NS: Final = 10**9
 
 
 class NtpServer:
-    """One server; ``ask`` blocks, so it is called in a thread of its own."""
+    """One server; ``ask`` blocks, so call it in a thread."""
 
     def __init__(self, server: TimeServer, clock: MachineClock, timeout_s: float) -> None:
-        """``clock``: the device's, which may be bent on purpose; ntplib reads the system's."""
+        """``clock``: the device's, perhaps with an artificial offset; ntplib reads the system's."""
         self._server = server
         self._clock = clock
         self._timeout_s = timeout_s
@@ -55,7 +55,7 @@ class NtpServer:
         self._stratum: int | None = None
 
     def ask(self) -> None:
-        """One exchange, or a count of why there was none."""
+        """Make one exchange, or count why there was none."""
         self._questions += 1
         now = self._clock.read()
         bent_ns = now.wall_ns - time.time_ns()
@@ -88,7 +88,7 @@ class NtpServer:
         )
 
     def findings(self) -> ServerFindings:
-        """So far."""
+        """The findings so far."""
         return ServerFindings(
             name=address_text(self._server), exchanges=tuple(self._exchanges),
             questions=self._questions, stratum=self._stratum, refused=dict(self._refused),
@@ -96,12 +96,12 @@ class NtpServer:
 
 
 def address_text(server: TimeServer) -> str:
-    """``host`` or ``host:port``."""
+    """Format as ``host`` or ``host:port``."""
     return server.host if server.port == NTP_PORT else f"{server.host}:{server.port}"
 
 
 def _problem(answer: ntplib.NTPStats) -> str:
-    """Why an answer is not believed; empty: it is."""
+    """Why an answer is rejected; empty: it is accepted."""
     if answer.mode != _MODE_SERVER:
         return f"mode {answer.mode}"
     if answer.leap == _LEAP_ALARM:
@@ -115,27 +115,27 @@ def _problem(answer: ntplib.NTPStats) -> str:
     return ""
 
 
-# The way to the gateway: NTP questions over UDP, and connections that are made and closed again.
+# The path to the gateway: NTP questions over UDP, and TCP connections that are closed again.
 #
-# No HELLO is sent: it would announce a start of the source, and end a running agent's session.
+# No HELLO is sent: it would announce a start of the source and end a running agent's session.
 
 
 TRAIN: Final = 4
-"""Questions in a train: enough to see one overtake another."""
+"""Questions per train: enough to see one overtake another."""
 APART_S: Final = 0.002
 TIMEOUT_NS: Final = 1_000_000_000
-"""As an agent's time sync waits by default."""
+"""The default time-out of an agent's time sync."""
 _BURST: Final = 1_000
 _BURST_S: Final = 2.0
 _CONNECTIONS: Final = 5
 _UDP_HEADERS: Final = 28
 _COOKIE_BITS: Final = 64
 _IP_MTU: Final = 14
-"""Linux: what the kernel knows of the path of a connected socket (ip(7))."""
+"""Linux socket option: the kernel's path MTU of a connected socket (ip(7))."""
 
 
 class GatewayPath:
-    """Questions to the first gateway while ``run`` runs; ``findings`` at any time."""
+    """Questions to the first gateway while ``run`` runs; ``findings`` may be called at any time."""
 
     def __init__(
         self, settings: AgentSettings, clock: MachineClock, precision_ns: int, train_s: float
@@ -163,7 +163,7 @@ class GatewayPath:
         )
 
     async def run(self, until: Callable[[], bool]) -> None:
-        """Trains until ``until``, then waits for what is under way, if ``until`` was not early."""
+        """Send trains until ``until`` is true, then wait for answers for up to ``TIMEOUT_NS``."""
         transport = await self._endpoint(self._probe)
         if transport is None:
             return
@@ -185,7 +185,7 @@ class GatewayPath:
             await asyncio.sleep(0.005)
 
     async def burst(self) -> None:
-        """Questions back to back, few and for a short time: what the path bears."""
+        """Send questions back to back for a short time, to measure the capacity of the path."""
         probe = self._new_probe()
         transport = await self._endpoint(probe)
         if transport is None:
@@ -221,7 +221,7 @@ class GatewayPath:
         return transport
 
     async def connect(self) -> None:
-        """Connections to the gateway's port, each closed at once."""
+        """Open connections to the gateway's port; close each at once."""
         tls = None if self._settings.tls is None else self._settings.tls.context()
         loop = asyncio.get_running_loop()
         for _ in range(_CONNECTIONS):
@@ -242,7 +242,7 @@ class GatewayPath:
             writer.transport.abort()
 
     def findings(self) -> PathFindings:
-        """So far."""
+        """The findings so far."""
         probe = self._probe
         ended = self._ended_ns or self._clock.read().mono_ns
         lost = probe.late(ended, TIMEOUT_NS)
@@ -267,7 +267,7 @@ class _QuestionSocket(asyncio.DatagramProtocol):
         self._probe.received(data, self._clock.read())
 
     def error_received(self, exc: Exception) -> None:
-        """Nobody listens there; its questions count as lost."""
+        """Count an error, as when nobody listens; the questions also count as lost."""
         self._probe.refused[str(getattr(exc, "strerror", None) or exc)] += 1
 
 

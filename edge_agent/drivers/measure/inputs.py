@@ -1,4 +1,4 @@
-"""Checks that the ``[[input]]`` tables' readers, brokers, ports, programs, files are there."""
+"""Checks that readers, brokers, ports, programs and files of the inputs are available."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ async def measured_inputs(
     settings: AgentSettings, folder: Path, patience_s: float = 3.0,
     wall_ns: Callable[[], int] = time.time_ns,
 ) -> tuple[InputFindings, ...]:  # fmt: skip
-    """Each input in turn; nothing is configured, and nothing is read that would be missed.
+    """Check each input in turn, without configuring a device or taking data from the agent.
 
     Args:
-        settings: of the agent; what is in effect is read from what it prints.
-        folder: to which files in the settings are relative.
+        settings: the agent's; effective values come from ``printed``.
+        folder: the folder to which file names in the settings are relative.
         patience_s: how long a device may take to answer.
-        wall_ns: this device's clock, which those of others are compared with.
+        wall_ns: this device's wall clock, with which other clocks are compared.
     """
     tables = tomllib.loads(settings.printed).get("input", [])
     return tuple(
@@ -98,7 +98,7 @@ async def _readers_clock(table: Mapping[str, Any], wall_ns: Callable[[], int]) -
 
 
 async def _reader(host: str, port: int, patience_s: float) -> tuple[bool, str]:
-    """An LLRP reader speaks first, of the connection itself (LLRP 1.1, 14.2.4.6)."""
+    """Check that an LLRP reader greets the connection (LLRP 1.1, 14.2.4.6)."""
     place = f"{host} port {port}"
     try:
         async with asyncio.timeout(patience_s):
@@ -129,7 +129,7 @@ async def _broker(host: str, port: int, patience_s: float) -> tuple[bool, str]:
 
 
 def _bindable(host: str, port: int, kind: socket.SocketKind) -> tuple[bool, str]:
-    """Whether this device could listen there; an agent at work already does."""
+    """Whether this device can listen there; a running agent already does."""
     place = f"{host} port {port}"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=kind)[0]
@@ -143,7 +143,7 @@ def _bindable(host: str, port: int, kind: socket.SocketKind) -> tuple[bool, str]
 
 
 def _program(command: list[str]) -> tuple[bool, str]:
-    """The program, and every device file among its words, as a serial port."""
+    """Check the program, and every device file in its arguments, such as a serial port."""
     if shutil.which(command[0]) is None:
         return False, f"{command[0]}: no such program"
     for word in command[1:]:

@@ -1,4 +1,4 @@
-"""Network interfaces, disk, processor, memory and the clocks' own grain."""
+"""Network interfaces, disk, processor, memory and the resolution of the clocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from slackwater.edge_agent.measure import (
 from slackwater.edge_agent.messages import StreamSchema
 from slackwater.edge_agent.packing import Codes, Column, data_message
 
-# Network interfaces by netifaces, and what Linux says of their links (/sys/class/net).
+# Network interfaces from netifaces, with facts about their links from Linux (/sys/class/net).
 
 
 SYSFS: Final = Path("/sys/class/net")
@@ -45,7 +45,7 @@ _CELLULAR: Final = ("wwan", "wwp", "ppp", "rmnet")
 
 
 def measured_interfaces(local_address: str) -> tuple[InterfaceFindings, ...]:
-    """All interfaces, the default route's first. ``local_address``: what the gateway's way uses."""
+    """All interfaces, the default route's first. ``local_address``: of the path to the gateway."""
     used = interface_of(local_address) if local_address else None
     signals = _signals(_text(WIRELESS))
     return tuple(
@@ -59,7 +59,7 @@ def measured_interfaces(local_address: str) -> tuple[InterfaceFindings, ...]:
 
 
 def kind_of(folder: Path) -> str:
-    """Of the interface that ``folder`` of sysfs is about."""
+    """Kind of the interface whose sysfs folder is ``folder``."""
     name = folder.name
     events = _text(folder / "uevent")
     if name == "lo" or _text(folder / "type") == _LOOPBACK:
@@ -78,7 +78,7 @@ def kind_of(folder: Path) -> str:
 
 
 def _signals(text: str) -> dict[str, int]:
-    """Interface -> signal [dBm], of /proc/net/wireless: two lines of headings, then rows."""
+    """Interface -> signal [dBm], from /proc/net/wireless: two header lines, then rows."""
     found = {}
     for line in text.splitlines()[2:]:
         name, _, rest = line.partition(":")
@@ -89,7 +89,7 @@ def _signals(text: str) -> dict[str, int]:
 
 
 def _number(file: Path) -> int | None:
-    """Number in a file of sysfs; None: none, or -1 (unknown, as of a link that is down)."""
+    """A number from a sysfs file; None: none, or -1 (unknown, as for a link that is down)."""
     text = _text(file)
     return int(text) if text.isdigit() else None
 
@@ -98,10 +98,10 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        return ""  # no such link or no such fact: both are unknown
+        return ""  # no such link or attribute: unknown
 
 
-# Disk, processor, memory and the clocks' own grain.
+# Disk, processor, memory and the resolution of the clocks.
 
 
 _WRITES: Final = 50
@@ -115,10 +115,11 @@ _CLOSE_NS: Final = 50_000
 
 
 def measured_disk(folder: Path) -> DiskFindings:
-    """Small writes, each fsynced, on the disk of the outbox ``folder``, which is not touched.
+    """Measure small fsynced writes on the disk of the outbox ``folder``, without touching its
+    files.
 
-    The file lies in the nearest folder above that is there and on the same disk, else in the
-    outbox's own, and is removed.
+    The temporary file is in the parent of ``folder`` if that is writable and on the same disk, else
+    in the nearest existing folder.
     """
     place = _place(folder)
     taken: list[int] = []
@@ -148,7 +149,7 @@ def _place(folder: Path) -> Path:
 
 
 def measured_machine(schema: StreamSchema) -> MachineFindings:
-    """Cores, load, memory, and how fast events of ``schema`` are packed, one core."""
+    """Cores, load, memory, and the rate at which one core packs events of ``schema``."""
     memory = _memory()
     speed, size = _packing(schema)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
@@ -168,7 +169,7 @@ def _memory() -> dict[str, int]:
 
 
 def _packing(schema: StreamSchema) -> tuple[float, float]:
-    """(events per second, bytes per event) of messages as an agent makes them."""
+    """(events per second, bytes per event) of messages as an agent packs them."""
     numbers = array("q", range(_ROWS))
     made: dict[str, Column] = {
         "int": numbers, "float": array("d", [0.5] * _ROWS), "bool": array("B", bytes(_ROWS)),
@@ -186,7 +187,7 @@ def _packing(schema: StreamSchema) -> tuple[float, float]:
 
 
 def grain_ns(read: MachineClock) -> tuple[int, int]:
-    """Smallest steps that the wall and the monotonic clock are seen to make."""
+    """Smallest observed steps of the wall clock and the monotonic clock [ns]."""
     readings = [read.read() for _ in range(_GRAIN_READINGS)]
     pairs = list(pairwise(readings))
     wall = [b.wall_ns - a.wall_ns for a, b in pairs if b.wall_ns > a.wall_ns]
@@ -197,7 +198,7 @@ def grain_ns(read: MachineClock) -> tuple[int, int]:
 
 
 def read_close(clock: MachineClock) -> tuple[Now, int, int]:
-    """Both clocks, the raw one, and how long the reading took: the quickest of a few."""
+    """Both clocks, the raw clock, and the duration of the reading [ns]: the fastest of a few."""
     best: tuple[Now, int, int] | None = None
     for _ in range(_TRIES):
         before = time.monotonic_ns()
@@ -212,32 +213,32 @@ def read_close(clock: MachineClock) -> tuple[Now, int, int]:
 
 
 def raw_ns() -> int:
-    """The hardware's clock, which nobody steers; the monotonic one where there is none."""
+    """The hardware clock without adjustments; the monotonic clock where there is none."""
     raw = getattr(time, "CLOCK_MONOTONIC_RAW", None)
     return time.monotonic_ns() if raw is None else time.clock_gettime_ns(raw)
 
 
-# A device's set-up measured: all that ``slackwater validate`` looks at, in one go.
+# Measurement of a device's set-up: everything that ``slackwater validate`` examines.
 #
-# First what would disturb the clocks' measurement (disk, processor, inputs), then clocks and path
-# for ``duration``, then, by choice, what rate the path bears. If it ends early, it returns the
-# measurements until then.
+# First come measurements that would disturb those of the clocks (disk, processor, inputs), then
+# clocks and path for ``duration_s``, then, with ``rate``, the capacity of the path. A run that ends
+# early returns its measurements so far.
 
 
 _WATCH_S: Final = 0.05
 _STEER_MIN_NS: Final = 5 * 10**9
-"""Shorter than this, readings say nothing of a frequency in ppb."""
+"""A shorter watch says nothing about a frequency in ppb [ns]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measuring:
-    """How long and how densely."""
+    """Duration and density of the measurement."""
 
     duration_s: float = 30.0
     train_s: float = 0.25
-    """Between trains of questions to the gateway."""
+    """Time between trains of questions to the gateway."""
     server_s: float = 2.0
-    """Between questions to one standard server, as ntpd's iburst asks."""
+    """Time between questions to one standard server, as with ntpd's iburst."""
     timeout_s: float = 2.0
     rate: bool = False
 
@@ -246,19 +247,19 @@ async def measure_setup(
     settings: AgentSettings, folder: Path, servers: Sequence[TimeServer], measuring: Measuring,
     advanced: Callable[[str, float], None] = lambda _what, _share: None,
 ) -> Findings:  # fmt: skip
-    """Measures; SIGINT and SIGTERM end it early.
+    """Measure the set-up; SIGINT and SIGTERM end the measurement early.
 
     Args:
-        settings: of the agent, whose bent clock is bent here, too.
+        settings: of the agent; an artificial clock error applies here as well.
         folder: of its settings file.
         servers: standard NTP servers, asked in addition to the gateway.
-        measuring: how.
-        advanced: called with the present step and its share.
+        measuring: duration and density.
+        advanced: called with the current step and its progress (0 to 1).
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     signals = (signal.SIGINT, signal.SIGTERM)
-    with suppress(ValueError, RuntimeError):  # not the main thread: the caller has the signals
+    with suppress(ValueError, RuntimeError):  # not the main thread: the caller handles signals
         for number in signals:
             loop.add_signal_handler(number, stop.set)
     try:
