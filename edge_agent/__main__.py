@@ -1,4 +1,4 @@
-"""``python -m slackwater.edge_agent`` is ``slackwater agent``."""
+"""Entry point of ``python -m slackwater.edge_agent``, the same as ``slackwater agent``."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CLOCKS_MAX: Final = 1024
 
 
 class ClockReports:
-    """The newest bound of each clock, and its message."""
+    """The newest bound of each clock, and the message that reports it."""
 
     def __init__(self, unacked: UnackedMessages) -> None:
         self._unacked = unacked
@@ -67,7 +67,7 @@ class ClockReports:
         return control_next
 
     def by_gateway(self, number: int, clock: str, measured_at: int) -> m.Sync:
-        """Sync of a clock relative to the present gateway."""
+        """Sync of a clock relative to the current gateway."""
         known = self._bounds.get((clock, False)) or self._bounds.get((clock, True))
         if known is None:
             return m.Sync(number, None, None, measured_at, 1, 0, clock)
@@ -88,7 +88,7 @@ class ClockReports:
         newest = {device_of(each.clock): each for each in bounds}
         for device, each in newest.items():
             if ARRIVAL in device:
-                continue  # the arrival of an event is no device's clock
+                continue  # the arrival of an event is not a device's clock
             sync, age = self._sync(0, each), now.mono_ns - each.mono
             status, bound = ClockStatus.UNKNOWN, None
             if sync.delay is not None:
@@ -115,7 +115,7 @@ class ClockReports:
         )  # fmt: skip
 
     def _sync(self, number: int, bound: DeviceClockBound) -> m.Sync:
-        """``bound`` relative to the engine's clock; offset None: the agent's own is unknown."""
+        """``bound`` relative to the engine's clock; offset None if the agent's own is unknown."""
         report = self._agent_report
         unknown = m.Sync(number, None, None, bound.stamp, 1, 0, bound.clock)
         if report is None or report.offset_ns is None or report.delay_ns is None:

@@ -33,7 +33,7 @@ from slackwater.edge_agent.outbox.inspection import (
 from slackwater.edge_agent.outbox.spool import MISSING
 from slackwater.edge_agent.standard_streams import drop_unwritten, fill_closed_streams, keep_private
 
-# ``slackwater agent spool ls|verify|dump FOLDER``: what is in an outbox.
+# ``slackwater agent spool ls|verify|dump FOLDER``: lists the content of an outbox.
 
 
 Say = Callable[[str], object]
@@ -41,7 +41,7 @@ Say = Callable[[str], object]
 
 
 def list_spool(folder: Path, say: Say) -> int:
-    """One line per start of the agent and stream; gives the exit code."""
+    """Print one line per start of the agent and stream; return the exit code."""
     for report in inspect_outbox(folder):
         start = report.start
         if start is None:
@@ -64,7 +64,7 @@ def list_spool(folder: Path, say: Say) -> int:
 
 
 def verify_spool(folder: Path, say: Say) -> int:
-    """One line per fault; gives 1 where there is one, else 0."""
+    """Print one line per fault; return 1 if there is one, else 0."""
     faults = [line for report in inspect_outbox(folder) for line in _faults(report)]
     for line in faults:
         say(f"{line}\n")
@@ -100,7 +100,7 @@ def _of_segment(segment: SegmentReport, *, newest: bool) -> list[str]:
 
 
 def dump_spool(folder: Path, say: Say) -> int:
-    """The events that wait, as the lines of a trace (times in ns)."""
+    """Print the unacked events as lines of a trace (times in ns)."""
     for report in inspect_outbox(folder):
         for line in trace_lines(report):
             say(f"{line}\n")

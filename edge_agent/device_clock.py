@@ -192,7 +192,7 @@ class FollowedClock:
             if low > most or high < least:
                 if high < least:
                     self._refute(low, high, list(self._reported))
-                else:  # late messages are in doubt as it is
+                else:  # late messages are in doubt anyway
                     self._refute(low, high, [self._base])
                 self._step(low, high)
             else:

@@ -1,5 +1,5 @@
-"""The command ``slackwater``. Light to import, and whole in the base install: ``agent`` is here,
-and what the other commands need loads when one is called, if it is there.
+"""The command ``slackwater``. It imports little and is complete in the base install: ``agent`` is
+handled here; code of other commands is imported when one is called, if it is installed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from slackwater.edge_agent.standard_streams import drop_unwritten, fill_closed_s
 
 
 def main() -> None:
-    """Does what the command line says, and exits.
+    """Run the command line and exit.
 
-    Exit codes: 0 done, 1 failed, 2 the user's input is at fault.
+    Exit codes: 0 done, 1 failed, 2 wrong input of the user.
     """
-    if sys.argv[1:2] == ["agent"]:  # a device has nothing of what the other commands need
+    if sys.argv[1:2] == ["agent"]:  # a device lacks the packages of the other commands
         from slackwater.edge_agent.command import program as agent  # noqa: PLC0415
 
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
-    gc.disable()  # until modules are loaded: they are no garbage, and looking takes 0.3 s
+    gc.disable()  # until modules are loaded: collecting them would take 0.3 s in vain
     # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        run = import_module("slackwater.engine.cli.app").run  # by its name: a device may have none
+        run = import_module(
+            "slackwater.engine.cli.app"
+        ).run  # by name: it may be missing on a device
     except ModuleNotFoundError as error:
         has_doctor = find_spec("slackwater.engine") is not None
         if has_doctor and sys.argv[1:] in (["doctor"], ["doctor", "--json"]):

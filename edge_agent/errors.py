@@ -1,4 +1,4 @@
-"""Errors of an agent: bad bytes, bad settings, refusals of the system, and how they read."""
+"""Errors of an agent (bad bytes, bad settings, refusals of the system) and their text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Final, TextIO, cast
 
 from slackwater.edge_agent.standard_streams import STANDARD_OUTPUT
 
-# Hints about unknown words, in the settings and in queries alike.
+# Hints about unknown words, for settings and queries.
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
-    """``; did you mean "x"?`` when a known word is near, else nothing."""
+    """``; did you mean "x"?`` if a known word is similar, else an empty text."""
     import difflib  # noqa: PLC0415 - only for errors
 
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
@@ -23,22 +23,22 @@ def near_miss(word: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean "x"?`` when a known word is near, else all the known words."""
+    """``; did you mean "x"?`` if a known word is similar, else the list of known words."""
     words = list(known)
     return near_miss(word, words) or f"; known are {', '.join(words)}"
 
 
-# Foreign text for people: it breaks no line, and cannot move a terminal's cursor, set its title or
-# hide. A message that quotes such a name prints the codes as ``\x1b``.
+# Untrusted text for people: it must not break lines, move a terminal's cursor, set its title or
+# hide text. Messages print such characters as escapes, for example ``\x1b``.
 
 
 _HARMFUL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of control and format characters (those that turn the direction of writing
-among them), lone surrogates, and separators of lines and paragraphs."""
+"""Unicode categories of control and format characters (including those that change the direction of
+writing), lone surrogates, and separators of lines and paragraphs."""
 
 
 def visible(text: str, kept: str = "\n\t") -> str:
-    r"""``text`` with what a terminal would act upon written out, but for signs that are ``kept``.
+    r"""``text`` with escapes for all characters that affect a terminal, except those in ``kept``.
 
     >>> visible("a\x1b[2Jb\n")
     'a\\x1b[2Jb\n'
@@ -56,11 +56,11 @@ def visible(text: str, kept: str = "\n\t") -> str:
 
 
 def one_line(text: str, most: int | None = None) -> str:
-    r"""``text`` made ``visible``, line feeds and tabs too.
+    r"""``text`` made ``visible``, including line feeds and tabs.
 
     Args:
-        text: of anybody.
-        most: so many characters of it are shown; None: all.
+        text: any text, possibly untrusted.
+        most: number of characters to show; None: all.
 
     >>> one_line("d\nlistening at 0.0.0.0\x1b[2J"), one_line("abcdef", 3)
     ('d\\nlistening at 0.0.0.0\\x1b[2J', 'abc...')
@@ -70,13 +70,13 @@ def one_line(text: str, most: int | None = None) -> str:
 
 
 def visible_json(text: str) -> str:
-    r"""JSON that says the same as the JSON ``text``, of which a terminal acts upon nothing.
+    r"""Equivalent JSON without characters that affect a terminal.
 
     >>> visible_json('"a\x9b2Jb"\n')
     '"a\\u009b2Jb"\n'
     """
     if text.isascii() and "\x7f" not in text:
-        return text  # below the blank, JSON has no sign but between values
+        return text  # JSON allows control characters only between values
     return "".join(_escaped(sign) for sign in text)
 
 
@@ -85,12 +85,12 @@ def _escaped(sign: str) -> str:
 
 
 def json_out() -> TextIO:
-    """Standard output for JSON: as it is for a pipe or a file, visible at a terminal."""
+    """Standard output for JSON: unchanged for a pipe or a file, visible at a terminal."""
     return cast("TextIO", _Visible()) if sys.stdout.isatty() else sys.stdout
 
 
 class _Visible(io.TextIOBase):
-    """Standard output, made visible."""
+    """Standard output through ``visible_json``."""
 
     def write(self, text: str) -> int:
         sys.stdout.write(visible_json(text))
@@ -98,12 +98,12 @@ class _Visible(io.TextIOBase):
 
 
 def print_stderr(text: str) -> None:
-    """Writes ``text`` to standard error, visibly."""
+    """Write ``text`` to standard error, visibly."""
     sys.stderr.write(visible(text))
 
 
-# Refusals of the operating system: their messages, and the exit code of ``slackwater agent`` and
-# of ``slackwater`` alike.
+# Refusals of the operating system: their messages, and exit codes, for ``slackwater agent`` and
+# ``slackwater``.
 
 
 FAILED: Final = 1
@@ -119,16 +119,16 @@ _REMEDIES: Final = {
     errno.ENOMEM: "end other programs, or ask for less at once",
     errno.EAGAIN: "let this user have more processes (ulimit -u), or end others",
 }
-"""Errors about missing resources of the machine, not about the request."""
+"""Remedies for errors about missing resources of the machine; other errors concern the request."""
 _ELSEWHERE: Final = "send it to a file on a disk with space"
 
 
 def refused(error: OSError, doing: str) -> tuple[str, int]:
-    """What to say of ``error``, and the exit code; ``doing``: the command, such as ``query``.
+    """Message about ``error`` and exit code; ``doing``: the command, for example ``query``.
 
-    A place of the user's that cannot be used is an input at fault: a threshold that does not hold
-    ends with another code. Where the machine lacks something, or standard output takes nothing,
-    the work has failed.
+    A path of the user's that cannot be used is wrong input (exit code 2; a threshold that is not
+    met has another code). If the machine lacks a resource, or standard output accepts nothing, the
+    work has failed (exit code 1).
 
     >>> refused(FileNotFoundError(2, "No such file or directory", "/proc/out"), "query")
     ('/proc/out: No such file or directory', 2)
@@ -136,7 +136,7 @@ def refused(error: OSError, doing: str) -> tuple[str, int]:
     'query: Too many open files; let this process open more files: ulimit -n 4096'
 
     Raises:
-        OSError: ``error``, where it names no file and the machine lacks nothing: it may be ours.
+        OSError: ``error``, if it names no file and no resource: it may be a programming error.
     """
     remedy = _REMEDIES.get(error.errno or 0)
     if error.filename is None and remedy is None:
@@ -149,7 +149,7 @@ def refused(error: OSError, doing: str) -> tuple[str, int]:
 
 
 def _is_untaken() -> bool:
-    """Whether standard output still has what it could not write."""
+    """Whether standard output still has data that it could not write."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -159,11 +159,11 @@ def _is_untaken() -> bool:
 
 # Errors in the input of an agent: a peer's bytes, or its own settings.
 #
-# Peers' errors carry a short ``reason`` (a fixed word, for counting) and a ``detail`` (for people).
+# Errors of peers carry a short ``reason`` (a fixed word, for counting) and a ``detail`` for people.
 
 
 SAMPLE_BYTES: Final = 256
-"""So much of a refused message is kept with the error, for the dead-letter file."""
+"""Bytes of a refused message that are kept with the error, for the dead-letter file."""
 
 
 class AgentError(Exception):
@@ -171,7 +171,7 @@ class AgentError(Exception):
 
 
 class WireError(AgentError):
-    """A peer sent what breaks a rule of the wire. The peer is refused, nobody crashes."""
+    """A peer broke a rule of the wire protocol; its connection is closed."""
 
     def __init__(self, reason: str, detail: str = "", data: bytes = b"") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -190,4 +190,4 @@ class NtpRefused(AgentError):  # noqa: N818 - a refusal is expected traffic, not
 
 
 class SettingsError(AgentError):
-    """A setting of the agent is out of its range; the message names it and the range."""
+    """A setting of the agent is out of range; the message names it and the range."""

@@ -14,22 +14,22 @@ import netifaces
 from slackwater.edge_agent.errors import SettingsError
 from slackwater.edge_agent.settings_file import Table
 
-# TLS to a peer: the files that settings name, and the context of connections.
+# TLS to a peer: the files that the settings name, and the context of connections.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """PEM files. ``authorities`` None: those of the system; certificate and key: of this device."""
+    """PEM files. ``authorities`` None: the system's; certificate and key identify this device."""
 
     authorities: Path | None
     certificate: Path | None
     key: Path | None
 
     def context(self) -> ssl.SSLContext:
-        """The context of connections.
+        """Make the context of connections.
 
         Raises:
-            SettingsError: a file that cannot be read, or holds no certificate or key.
+            SettingsError: a file cannot be read, or holds no certificate or key.
         """
         named, files = "authorities", [self.authorities]
         try:
@@ -45,11 +45,11 @@ class TlsFiles:
 
 
 def read_tls(table: Table, folder: Path) -> TlsFiles | None:
-    """The settings ``on authorities certificate key``; None: no TLS. Files are in ``folder``, and
-    are read, so that a mistake is found before anything begins.
+    """Read the settings ``on authorities certificate key``; None: no TLS. Files are relative to
+    ``folder`` and are read here, so that a mistake is reported early.
 
     Raises:
-        SettingsError: files without ``on``, half a pair, or a file that is none of TLS.
+        SettingsError: files without ``on``, half a pair, or a file that is not valid for TLS.
     """
     on = table.flag("on", False)
     names = {name: table.text(name, "") for name in ("authorities", "certificate", "key")}
@@ -71,7 +71,7 @@ def read_tls(table: Table, folder: Path) -> TlsFiles | None:
 
 # Address and access of a small web server: an agent's metrics, a gateway's page.
 #
-# Without a token only this machine is answered, so an address that others can reach needs one.
+# Without a token only this machine gets answers, so an address that others can reach needs one.
 
 
 TOKEN_LEAST: Final = 12
@@ -79,7 +79,7 @@ TOKEN_LEAST: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """``port`` 0: any that is free. ``token``: token that a request must have; empty: none."""
+    """``port`` 0: any free port. ``token``: required in requests; empty: none."""
 
     listen: str = "127.0.0.1"
     port: int = 0
@@ -87,10 +87,10 @@ class Listening:
 
 
 def read_listening(table: Table, port: int) -> Listening:
-    """``listen port token`` of ``table``; ``port``: where none is given.
+    """Read ``listen port token`` of ``table``; ``port``: the default.
 
     Raises:
-        SettingsError: an address that others can reach without a token, or one easily guessed.
+        SettingsError: an address that others can reach without a token, or a short token.
     """
     listen = table.host("listen", "127.0.0.1")
     token = table.text("token", "", secret=True)
@@ -106,8 +106,8 @@ def read_listening(table: Table, port: int) -> Listening:
 def is_loopback(host: str) -> bool:
     """Whether ``host`` (an address or ``localhost``) can only be this machine.
 
-    A socket of IPv6 tells a peer of IPv4 by a mapped address (RFC 4291, 2.5.5.2), which Python
-    before 3.13 does not take for a loopback one; an address may name its interface (``%lo``).
+    An IPv6 socket reports an IPv4 peer by a mapped address (RFC 4291, 2.5.5.2), which Python before
+    3.13 does not treat as loopback; an address may name its interface (``%lo``).
 
     >>> is_loopback("::ffff:127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
     (True, True, False)
@@ -123,8 +123,8 @@ def is_loopback(host: str) -> bool:
 
 
 def names_this_machine(host_field: str) -> bool:
-    """Whether the ``Host`` of a request is this machine: a name that some site in a browser points
-    here is not.
+    """Whether the ``Host`` of a request is this machine, and not a name that a foreign site
+    resolves to this address.
     """
     try:
         return is_loopback(urlsplit(f"//{host_field}").hostname or "")
@@ -132,7 +132,7 @@ def names_this_machine(host_field: str) -> bool:
         return False
 
 
-# The network interface that a device speaks through: its name and its hardware address.
+# Network interfaces: names, hardware addresses and addresses.
 
 
 class Interface(NamedTuple):
@@ -164,9 +164,8 @@ def interface_of(address: str) -> Interface | None:
 
 
 def default_source() -> str:
-    """A name for this device that stays: of the first interface with a hardware address.
-
-    It is ``device-`` and that address; ``device`` where there is none (a container may have none).
+    """A permanent name for this device, from the first interface with a hardware address:
+    ``device-`` and that address; ``device`` if there is none, as in some containers.
     """
     macs = [each.mac for each in interfaces() if each.mac.strip("0")]
     return f"device-{macs[0]}" if macs else "device"

@@ -12,9 +12,9 @@ from slackwater.edge_agent.clock import Now
 from slackwater.edge_agent.errors import NtpRefused
 from slackwater.edge_agent.ntp import NtpKey
 
-# The wall clock against the monotonic one, reading by reading: steps, and nothing else moves.
+# Comparison of the wall clock with the monotonic one, reading by reading, to find steps.
 #
-# On Linux both are steered alike, so whatever sets them apart set the wall clock.
+# Linux steers both alike, so a difference between them means that the wall clock was set.
 
 
 STEP_MIN_NS: Final = 1_000_000
@@ -23,7 +23,7 @@ _STEPS_MAX: Final = 1_000
 
 
 class ClockWatch:
-    """Takes readings in their order."""
+    """Takes readings in order and finds steps of the wall clock."""
 
     def __init__(self) -> None:
         self.readings = 0
@@ -33,7 +33,7 @@ class ClockWatch:
         self._first_ns = 0
 
     def see(self, now: Now, apart_ns: int = 0) -> None:
-        """``apart_ns``: how far the two clocks' readings may lie from one another."""
+        """Take a reading; ``apart_ns``: longest time between its two clock readings."""
         self.readings += 1
         last, self._last = self._last, now
         if last is None:
@@ -49,19 +49,19 @@ class ClockWatch:
 
     @property
     def watched_ns(self) -> int:
-        """From the first reading to the last."""
+        """Time from the first reading to the last [ns]."""
         return 0 if self._last is None else self._last.mono_ns - self._first_ns
 
 
-# Measurements of a device, as plain numbers; the engine judges them.
+# Measurements of a device as plain numbers; the engine judges them.
 #
 # Times in ns; ``at_ns`` are instants of the device's monotonic clock. ``offset_ns`` is the other
-# clock minus the device's, positive = the device is slow.
+# clock minus the device's; positive: the device is slow.
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One answered question. ``root_ns``: how wrong the asked clock may be by its own word."""
+    """One answered question. ``root_ns``: error of the server's clock by its own statement."""
 
     at_ns: int
     offset_ns: int
@@ -69,13 +69,13 @@ class Exchange:
     precision_ns: int
     root_ns: int = 0
     up_ns: int = 0
-    """Server's receipt minus sending: the way there, plus the offset."""
+    """Server's receipt minus sending: the delay there plus the offset."""
     down_ns: int = 0
-    """Receipt minus the server's sending: the way back, minus the offset."""
+    """Receipt minus the server's sending: the delay back minus the offset."""
 
     @property
     def bound_ns(self) -> int:
-        """How wrong the offset may be (R19 Eq 3.14, RFC 5905 root distance)."""
+        """Bound of the offset's error (R19 Eq 3.14, RFC 5905 root distance)."""
         return (self.delay_ns + 1) // 2 + self.precision_ns + self.root_ns
 
 
@@ -88,19 +88,19 @@ class ServerFindings:
     questions: int = 0
     stratum: int | None = None
     refused: dict[str, int] = field(default_factory=dict)
-    """Reason -> answers that were not believed, and questions without an answer."""
+    """Reason -> number of rejected answers and of questions without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathFindings:
-    """The way to the gateway, measured by NTP questions in short trains."""
+    """The path to the gateway, measured by NTP questions in short trains."""
 
     host: str
     port: int
     ntp_port: int
     exchanges: tuple[Exchange, ...] = ()
     questions: int = 0
-    """Questions whose answer had time to come."""
+    """Questions whose answers had time to arrive."""
     lost: int = 0
     reordered_up: int = 0
     reordered_down: int = 0
@@ -109,25 +109,25 @@ class PathFindings:
     error: str = ""
     """Why the gateway's clock could not be asked at all."""
     connect_ns: tuple[int, ...] = ()
-    """TCP connections (and TLS, where it is on): how long each took to be made."""
+    """Time to open each TCP connection, including TLS if used."""
     connect_error: str = ""
     mtu: int | None = None
-    """Of the whole path, as the kernel knows it."""
+    """MTU of the whole path, as the kernel knows it."""
     mss: int | None = None
-    """Bytes of TCP in one packet."""
+    """TCP payload bytes per packet."""
     burst: BurstFindings | None = None
     local_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BurstFindings:
-    """Questions that were sent back to back, by choice (``--rate``)."""
+    """Questions that were sent back to back (``--rate``)."""
 
     sent: int
     answered: int
     packet_bytes: int
     spread_ns: int
-    """From the first answer to the last."""
+    """Time from the first answer to the last."""
 
     @property
     def packets_per_s(self) -> float | None:
@@ -142,16 +142,16 @@ class ClockFindings:
     """The device's clocks compared with each other."""
 
     resolution_ns: int
-    """Smallest step that the wall clock was seen to make."""
+    """Smallest observed step of the wall clock."""
     monotonic_resolution_ns: int
     readings: int = 0
     seconds: float = 0.0
     steps: tuple[tuple[int, int], ...] = ()
-    """(at, jump) of the wall clock against the monotonic one."""
+    """(at, jump) of each step of the wall clock relative to the monotonic one."""
     backwards: int = 0
-    """Readings of the monotonic clock below the one before: never, on a sound machine."""
+    """Readings of the monotonic clock below the previous one: none on a sound machine."""
     disciplined_ppb: int | None = None
-    """Monotonic against raw hardware clock: by how much the system steers its frequency."""
+    """Rate of the monotonic clock relative to the raw hardware clock: the system's correction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,12 +165,12 @@ class InterfaceFindings:
     speed_mbit: int | None = None
     signal_dbm: int | None = None
     is_used: bool = False
-    """Whether the way to the gateway leads through it."""
+    """Whether it carries the path to the gateway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFindings:
-    """Where the outbox lies."""
+    """The disk of the outbox."""
 
     folder: str
     fsync_ns: tuple[int, ...] = ()
@@ -187,15 +187,15 @@ class MachineFindings:
     memory_bytes: int | None
     memory_free_bytes: int | None
     packed_per_s: float
-    """Events that one core packs into messages, one by one, in a second."""
+    """Events per second that one core packs into messages."""
     event_bytes: float
-    """Of one event in a message of many."""
+    """Bytes of one event in a message of many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFindings:
-    """The clock of a device behind an input. ``width_ns``: of its offset's bound, as the agent will
-    know it; ``wrong``: the settings take it for right, and it is not.
+    """The clock of a device behind an input. ``width_ns``: width of the bound of its offset as the
+    agent will know it; ``wrong``: the settings declare it right, and it is not.
     """
 
     said: str
@@ -205,19 +205,19 @@ class DeviceFindings:
 
 @dataclass(frozen=True, slots=True)
 class InputFindings:
-    """Whether the device behind an ``[[input]]`` can be reached; None: nothing to try."""
+    """Whether the device behind an ``[[input]]`` can be reached; None: nothing to check."""
 
     name: str
     kind: str
     is_reachable: bool | None
     said: str
     clock: DeviceFindings | None = None
-    """Of the device that stamps; None: this one does."""
+    """The clock of the stamping device; None: this device's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """All of it. ``is_whole`` False: interrupted."""
+    """All measurements. ``is_whole`` False: interrupted."""
 
     site: str
     source: str
@@ -232,12 +232,12 @@ class Findings:
     is_whole: bool
 
 
-# NTP questions to the gateway, in trains: delay each way, loss and order of the path. Sans-IO.
+# NTP questions to the gateway, in trains: delay each way, loss and order on the path. Sans-IO.
 #
-# Questions are as the agent's own (``edge_agent.timesync``): authenticated where there is a token,
-# known again by their cookies. Loss and order need no more than the four times of each exchange:
-# what was sent later and received earlier was reordered on the way there, and likewise on the way
-# back.
+# Questions are as the agent's own (``edge_agent.timesync``): authenticated if there is a token, and
+# matched to answers by their cookies. The four times of each exchange suffice for loss and order: a
+# question that was sent later and received earlier overtook another on the way there, and likewise
+# for answers on the way back.
 
 
 _ORIGIN: Final = slice(24, 32)
@@ -266,10 +266,10 @@ class PathProbe:
         self._sent = 0
         self.stratum: int | None = None
         self.refused: Counter[str] = Counter()
-        """Reason -> answers that were not believed."""
+        """Reason -> number of rejected answers."""
 
     def question(self, now: Now) -> bytes:
-        """The next question, to be sent at once."""
+        """Make the next question, to be sent at once."""
         cookie = self._cookie() % (1 << 64) or 1
         self._waiting[cookie] = (self._sent, now)
         self._sent += 1
@@ -277,10 +277,10 @@ class PathProbe:
         return made if self._key is None else self._key.signed(made)
 
     def received(self, data: bytes, now: Now) -> None:
-        """A datagram came; a bad answer is counted."""
+        """Take a datagram; a bad answer is counted."""
         try:
             packet = data if self._key is None else self._key.packet(data)
-            # A foreign answer is refused as one to cookie 0, which no question has.
+            # A foreign answer is refused as an answer to cookie 0, which no question has.
             origin = int.from_bytes(packet[_ORIGIN], "big")
             cookie = origin if origin in self._waiting else 0
             answer = ntp.read_answer(packet, cookie, now.wall_ns)
@@ -303,26 +303,28 @@ class PathProbe:
             )
 
     def late(self, mono_ns: int, timeout_ns: int) -> int:
-        """Questions without an answer whose time was up by ``mono_ns``: lost, for all we know."""
+        """Number of questions that were unanswered for ``timeout_ns`` at ``mono_ns``: presumed
+        lost.
+        """
         return sum(mono_ns - sent.mono_ns >= timeout_ns for _, sent in self._waiting.values())
 
     @property
     def sent(self) -> int:
-        """Questions so far."""
+        """Number of questions so far."""
         return self._sent
 
     @property
     def answers(self) -> int:
-        """Good answers so far."""
+        """Number of valid answers so far."""
         return len(self._answered)
 
     def exchanges(self) -> tuple[Exchange, ...]:
-        """In the order of asking."""
+        """The exchanges in the order of their questions."""
         return tuple(
             Exchange(
                 at_ns=each.at_ns,
                 offset_ns=each.times.offset_ns,
-                # A coarse clock may read no time passed at all: that is covered by its precision.
+                # A coarse clock may show no elapsed time; its precision covers the difference.
                 delay_ns=max(each.times.delay_ns, 0),
                 precision_ns=each.precision_ns,
                 up_ns=each.times.t2 - each.times.t1,
@@ -332,7 +334,7 @@ class PathProbe:
         )
 
     def reordered(self) -> tuple[int, int]:
-        """Packets that an earlier one was overtaken by: on the way there, and on the way back."""
+        """Number of packets that a later one overtook: on the way there, and on the way back."""
         by_sending = sorted(self._answered)
         by_answering = sorted(self._answered, key=lambda each: (each.times.t3, each.number))
         return (
@@ -342,7 +344,7 @@ class PathProbe:
 
 
 def _overtaken(times: Sequence[int]) -> int:
-    """How many come before one that stands before them (L10 4.3.1).
+    """Number of elements that follow a larger one (L10 4.3.1).
 
     >>> _overtaken([1, 2, 5, 3, 4, 6])
     2

@@ -154,7 +154,7 @@ class Sync:
     """Result of a round of time sync; ``offset``/``delay`` None: never synchronised.
 
     ``offset`` is the engine's clock minus the source's: positive = the source is slow. ``clock``:
-    the clock that it is of, which ``measured_at`` is a time of, too; None: the source's own.
+    the clock that is measured, and that gives ``measured_at``; None: the source's own.
     """
 
     number: int

@@ -35,19 +35,19 @@ class NtpKey:
         name = f"slackwater NTP key\0{site}\0{source}".encode()
         made = hmac.digest(token.encode(), name, "sha256")
         self._secret = made[ID_BYTES:]
-        # Of the name alone: it finds the key and reveals nothing of the token. Never 0
+        # From the name alone: it finds the key and reveals nothing about the token. Never 0
         # (crypto-NAK).
         self.id = hashlib.sha256(name).digest()[: ID_BYTES - 1] + b"\x01"
 
     def signed(self, packet: bytes) -> bytes:
-        """A packet and its MAC."""
+        """Append the MAC to a packet."""
         return packet + self.id + self._digest(packet)
 
     def packet(self, data: bytes) -> bytes:
-        """The packet in ``data``, whose MAC is right.
+        """Check the MAC of ``data`` and return the packet.
 
         Raises:
-            NtpRefused: ``mac``: it has none, or not this key's.
+            NtpRefused: ``mac``: no MAC, or not of this key.
         """
         packet, key_id, digest = parts(data)
         if key_id != self.id or not hmac.compare_digest(digest, self._digest(packet)):
@@ -70,10 +70,10 @@ class NtpKeys:
                 self._keys.setdefault(key.id, []).append(key)
 
     def key_of(self, data: bytes) -> NtpKey | None:
-        """The key that ``data`` has a right MAC of; None: it has no MAC at all.
+        """The key that made the MAC of ``data``; None: it has no MAC.
 
         Raises:
-            NtpRefused: ``mac``: it has one of nobody.
+            NtpRefused: ``mac``: no known key made the MAC.
         """
         if len(data) != PACKET_BYTES + MAC_BYTES:
             return None
@@ -110,7 +110,7 @@ LEAP_UNSYNCHRONISED: Final = 3
 STRATUM_LOCAL: Final = 10
 STRATUM_UNSYNCHRONISED: Final = 16
 LOCAL_CLOCK: Final = 0x7F7F0101
-"""Reference id 127.127.1.1: the server's own clock, not disciplined by anyone."""
+"""Reference id 127.127.1.1: the server's own undisciplined clock."""
 NS: Final = 10**9
 UNIX_EPOCH_S: Final = 2_208_988_800
 """Seconds from 1900-01-01 to 1970-01-01 (RFC 5905, Figure 4)."""
@@ -202,10 +202,10 @@ class NtpExchange(NamedTuple):
 
 
 def request(cookie: int) -> bytes:
-    """A client's question. ``cookie`` (64 random bits) goes where a client may put its own time.
+    """A client's question. ``cookie`` (64 random bits) replaces the client's transmit time.
 
-    The server copies it to the origin field of its answer: who cannot see the question cannot
-    forge the answer, and nobody learns the device's clock.
+    The server copies it to the origin field of its answer: without seeing the question nobody can
+    forge the answer, and the question does not reveal the device's clock.
     """
     assert 0 < cookie < _WRAP
     first = VERSION << 3 | MODE_CLIENT
@@ -215,8 +215,8 @@ def request(cookie: int) -> bytes:
 class ServerAnswer(NamedTuple):
     """The checked parts of a server's answer: its ``t2`` and ``t3``, and its precision.
 
-    ``root_delay_ns``, ``root_dispersion_ns``: its own way to its reference clock; its time is wrong
-    by half the one and the other together, at most (RFC 5905, root distance).
+    ``root_delay_ns``, ``root_dispersion_ns``: its own path to its reference clock; the error of its
+    time is at most half the former plus the latter (RFC 5905, root distance).
     """
 
     t2: int
@@ -258,7 +258,7 @@ def read_answer(data: bytes, cookie: int, near_ns: int) -> ServerAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerClock:
-    """A server's fields about its own clock. The defaults are an undisciplined local clock."""
+    """A server's fields about its own clock. The defaults describe an undisciplined local clock."""
 
     stratum: int = STRATUM_LOCAL
     leap: int = 0
@@ -268,7 +268,7 @@ class ServerClock:
     reference_id: int = LOCAL_CLOCK
 
     def answer(self, data: bytes, received_ns: int, sent_ns: int) -> bytes:
-        """The answer to a client's question that came at ``received_ns``, leaving at ``sent_ns``.
+        """Answer a client's question received at ``received_ns``; the answer leaves at ``sent_ns``.
 
         Raises:
             NtpRefused: ``length``, ``mode`` (not a client's) or ``version`` (not 1 to 4).
@@ -298,8 +298,8 @@ class ServerClock:
 
 # Chrony's bound of a host's clock: ``chronyc -c tracking``, one line of comma-separated values.
 #
-# The bound is chrony's own (chronyc(1), "tracking"; AWS's ClockBound takes the same): the clock is
-# off by at most |system time| + root dispersion + root delay / 2.
+# The bound is chrony's own (chronyc(1), "tracking"; AWS's ClockBound uses the same): the error of
+# the clock is at most |system time| + root dispersion + root delay / 2.
 
 
 CHRONY_COMMAND: Final = ("chronyc", "-c", "tracking")
@@ -310,20 +310,20 @@ _SECONDS_MAX: Final = 10**9
 
 
 class Tracking(NamedTuple):
-    """``bound_ns``: how far the host's clock is from its reference, at most."""
+    """``bound_ns``: largest error of the host's clock relative to its reference."""
 
     bound_ns: int
     stratum: int
 
 
 def tracking(line: bytes) -> Tracking:
-    r"""Reads the answer of ``CHRONY_COMMAND``.
+    r"""Parse the output of ``CHRONY_COMMAND``.
 
     >>> tracking(b"C0A80001,ntp,3,1.0,-0.000020,0,0,0,0,0,0.001,0.0005,64.2,Normal")
     Tracking(bound_ns=1020000, stratum=3)
 
     Raises:
-        NtpRefused: ``chrony``: it is something else; ``leap``: the host is not synchronised.
+        NtpRefused: ``chrony``: not such an output; ``leap``: the host is not synchronised.
     """
     cells = line.decode("ascii", "replace").strip().split(",")
     try:

@@ -1,4 +1,4 @@
-"""From an application's columns or records to ``Data`` messages."""
+"""Conversion of an application's columns or records to ``Data`` messages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from slackwater.edge_agent.errors import AgentError, SettingsError, WireError
 from slackwater.edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX, StreamSchema
 from slackwater.edge_agent.records import TIME_MAX_NS
 
-# Columns that an application hands to ``emit``: anything with a buffer, never one by one.
+# Columns that an application passes to ``emit``: any object with a buffer, never element by
+# element.
 #
-# ``array('q')``, ``array('d')``, NumPy arrays and memoryviews of them are taken as they are. On the
+# ``array('q')``, ``array('d')``, NumPy arrays and memoryviews of them are accepted directly. On the
 # wire a column is its elements in little-endian order: int64, float64, int32 codes or bytes.
 
 
 class Buffer(Protocol):
-    """Anything that a memoryview can be made of (``collections.abc.Buffer`` from 3.12 on)."""
+    """Any object that supports memoryview (``collections.abc.Buffer`` from 3.12 on)."""
 
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
@@ -35,7 +36,7 @@ FORMATS: Final[dict[str, tuple[int, str]]] = {
     "bool": (1, "?bB"),
     "code": (4, "il"),
 }
-"""Per kind of element: bytes, and the ``struct`` formats that a buffer of it may have."""
+"""Per kind of element: its bytes, and the ``struct`` formats that a buffer may have."""
 _AS_THEY_ARE: Final = {
     (kind, order + form)
     for kind, (size, forms) in FORMATS.items()
@@ -43,14 +44,14 @@ _AS_THEY_ARE: Final = {
     for form in forms
     if struct.calcsize(order + form) == size
 }
-"""Kinds, and formats that are that kind on this machine."""
+"""Pairs of kind and buffer format that need no conversion on this machine."""
 _INFINITE: Final = re.compile(6 * b"\x00" + b"\xf0[\x7f\xff]")
-"""The bytes of an infinite number, little-endian."""
+"""The bytes of an infinite float, little-endian."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Strings of a column: ``codes[i]`` (int32) is an index into ``names``, or -1 for null."""
+    """A column of strings: ``codes[i]`` (int32) is an index into ``names``, or -1 for null."""
 
     names: Sequence[str]
     codes: Buffer
@@ -58,7 +59,7 @@ class Codes:
 
 @dataclass(frozen=True, slots=True)
 class MaskedColumn:
-    """Numbers of a column, some null: ``valid[i]`` (one byte) is 0 for null."""
+    """A column of numbers with nulls: ``valid[i]`` (one byte) is 0 for null."""
 
     values: Buffer
     valid: Buffer
@@ -70,20 +71,20 @@ Column = Buffer | Codes | MaskedColumn
 def may_be_infinite(columns: Iterable[bytes]) -> bool:
     """False: no element of these packed columns is an infinite float, masked or not.
 
-    A search for the bytes of an infinite number in all of them at once, which takes a small part of
-    the time that looking at the numbers does. Other numbers may have these bytes too, or between
-    them, so that a column must be looked at where this is True.
+    A search for the bytes of an infinite float in all columns at once, much faster than a test of
+    each number. Other numbers may contain these bytes, also across elements, so a column must be
+    tested if this is True.
     """
     return _INFINITE.search(b"".join(columns)) is not None
 
 
 def check_finite(values: bytes, name: str, valid: bytes | None = None) -> None:
-    """Refuses infinite elements of a packed column of float; NaN stands for "no value".
+    """Refuse infinite elements of a packed float column; NaN is allowed and means "no value".
 
-    ``valid``: one byte per element, 0 where it does not count; None: all count.
+    ``valid``: one byte per element, 0 for elements to ignore; None: test all.
 
     Raises:
-        ValueError: one is infinite.
+        ValueError: an element is infinite.
     """
     numbers = array("d")
     numbers.frombytes(values)
@@ -97,7 +98,7 @@ def check_finite(values: bytes, name: str, valid: bytes | None = None) -> None:
 
 
 def packed(values: Buffer, kind: str, rows: int, name: str) -> bytes:
-    """The elements of ``values`` as little-endian bytes.
+    """Return the elements of ``values`` as little-endian bytes.
 
     Raises:
         ValueError: not ``rows`` elements of ``kind`` (``int float bool code``) in one dimension.
@@ -122,19 +123,19 @@ def packed(values: Buffer, kind: str, rows: int, name: str) -> bytes:
     return view.tobytes()
 
 
-# From records of a program or file, one by one, to the columns that ``emit`` takes.
+# Conversion of a program's or file's records, one by one, to the columns that ``emit`` takes.
 #
-# Bad records are the input's fault: they are counted and reported, and the others go on.
+# Bad records are the input's fault: they are counted and reported, and the others are sent.
 
 
 INT64_MAX: Final = 2**63 - 1
 FLOAT_WHOLE_MAX: Final = 2**1023
-"""A whole number from here on may have no float."""
+"""Whole numbers from here on may not fit into a float."""
 _PYTHON: Final = {"int": int, "float": float, "bool": bool, "str": str}
 _CODES: Final = {"int": "q", "float": "d", "bool": "B"}
 
 
-class BadRecord(AgentError):  # noqa: N818 - of the input, not of the program
+class BadRecord(AgentError):  # noqa: N818 - the input's fault, not the program's
     """A record that is not an event of its stream; the message says why."""
 
 
@@ -151,7 +152,7 @@ class Row(NamedTuple):
 
 
 class EventColumns(NamedTuple):
-    """What ``emit`` takes of a batch."""
+    """The arguments of ``emit`` for a batch."""
 
     ts: array[int]
     te: array[int] | None
@@ -165,7 +166,7 @@ def checked_row(
     schema: StreamSchema, ts: int, te: int | None, id_: object, type_: object,
     attrs: Mapping[str, Any], clock: str | None = None,
 ) -> Row:  # fmt: skip
-    """An event, if these are one; attributes that ``attrs`` lacks or has as None are null.
+    """Make an event from its parts; attributes that are missing or None in ``attrs`` are null.
 
     Raises:
         BadRecord: names what is wrong.
@@ -185,7 +186,7 @@ def checked_row(
 
 
 def check_characters(text: str, what: str) -> None:
-    """Raises BadRecord: ``text`` holds half a surrogate pair, as an escape of JSON can name."""
+    """Raises BadRecord if ``text`` holds half a surrogate pair, which JSON escapes can produce."""
     if not text.isascii():
         try:
             text.encode()
@@ -195,7 +196,7 @@ def check_characters(text: str, what: str) -> None:
 
 
 def columns_of(schema: StreamSchema, rows: Sequence[Row]) -> EventColumns:
-    """The columns of ``rows``, which are at least one."""
+    """The columns of at least one row."""
     ts, te, ids, types, of_each, clocks = zip(*rows, strict=True)
     attrs: dict[str, Column] = {}
     for (name, kind), values in zip(schema.attrs.items(), zip(*of_each, strict=True), strict=False):
@@ -212,8 +213,8 @@ def columns_of(schema: StreamSchema, rows: Sequence[Row]) -> EventColumns:
 
 
 def fits(rows: Sequence[Row], row: Row) -> bool:
-    """Whether ``row`` may be in one batch with ``rows``: ids are of all events of one, or of none,
-    and a dictionary has an end.
+    """Whether ``row`` fits into one batch with ``rows``: either all events have ids or none, and
+    the size of a column's dictionary is bounded.
     """
     return not rows or ((rows[0].id is None) == (row.id is None) and len(rows) < NAMES_MAX)
 
@@ -253,16 +254,17 @@ def _codes(values: Sequence[str | None]) -> Codes:
     return Codes(names, array("i", map(places.__getitem__, values)))
 
 
-# From an application's columns to ``Data`` messages, or a ValueError that names the column.
+# Conversion of an application's columns to ``Data`` messages, or a ValueError that names the
+# column.
 #
-# A wrong column is a bug of the program that emits it: an error at once, and nothing is sent.
+# A wrong column is an error of the calling program: it is raised at once, and nothing is sent.
 
 
 def check_schemas(streams: Sequence[m.StreamSchema]) -> None:
-    """Refuses what the gateway would refuse.
+    """Refuse schemas that the gateway would refuse.
 
     Raises:
-        SettingsError: no stream, too many, two of one name, or a name or type out of its range.
+        SettingsError: no stream, too many, a duplicate name, or a name or type out of range.
     """
     names = [stream.name for stream in streams]
     if not 1 <= len(names) <= m.STREAMS_MAX or len(set(names)) < len(names):
@@ -281,7 +283,7 @@ def check_schemas(streams: Sequence[m.StreamSchema]) -> None:
 
 
 def check_name(name: str, what: str) -> None:
-    """Raises SettingsError when ``name`` is empty or longer than NAME_MAX characters."""
+    """Raises SettingsError if ``name`` is empty or longer than NAME_MAX characters."""
     if not 1 <= len(name) <= m.NAME_MAX:
         raise SettingsError(f"{what}: a name has 1 to {m.NAME_MAX} characters, not {len(name)}")
 
@@ -299,7 +301,7 @@ def data_message(
 ) -> m.Data:
     """The columns, checked and copied, as one ``Data`` with first_seq 0.
 
-    It may be longer than a message is allowed to be: ``cut`` gives parts of it.
+    It may be longer than a message may be: ``cut`` returns parts of it.
 
     Raises:
         ValueError: no rows, columns of different lengths or wrong elements, an attribute that the
@@ -364,10 +366,10 @@ def cut(data: m.Data, start: int, end: int, first_seq: int) -> m.Data:
 
 
 def encoded_data(message: m.Data, first_seq: int, name: str) -> bytes:
-    """The bytes of ``message``, of stream ``name``, whose first event gets number ``first_seq``.
+    """Encode ``message`` of stream ``name``, whose first event gets number ``first_seq``.
 
     Raises:
-        ValueError: they are more than MESSAGE_MAX, the rows or their values too many.
+        ValueError: more than MESSAGE_MAX bytes, or too many rows or values.
     """
     rows, attr_count = message.rows, len(message.attrs) - message.attrs.count(None)
     if rows > m.ROWS_MAX:

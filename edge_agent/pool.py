@@ -1,7 +1,7 @@
 """The connections of a session: their states, the next one to use, and retries.
 
-Several connections at once carry more, and are one cause of disorder (R19 3.2.1): messages
-go round robin, and each connection delivers at its own pace.
+Several connections carry more at once, and cause disorder (R19 3.2.1): messages are sent round
+robin, and each connection delivers at its own speed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class LinkState(Enum):
     """State of one connection of the pool."""
 
     ABSENT = "absent"
-    """Not open; tried again at ``due``."""
+    """Not open; the next attempt is at ``due``."""
     CONNECTING = "asked"
-    """The driver was asked to connect; it answers with (dis)connected until ``due``."""
+    """Requested from the driver, which answers with (dis)connected before ``due``."""
     GREETING = "greeting"
     """Open, HELLO sent, WELCOME awaited until ``due``."""
     READY = "ready"
@@ -28,7 +28,7 @@ class LinkState(Enum):
 
 @dataclass(slots=True)
 class PooledConnection:
-    """One connection of the pool. ``due``: monotonic instant, None: nothing to wait for."""
+    """One connection of the pool. ``due``: monotonic instant [ns]; None: no deadline."""
 
     number: int
     backoff_ns: int
@@ -36,18 +36,18 @@ class PooledConnection:
     due: int | None = None
     decoder: Decoder = field(default_factory=Decoder)
     knows_clocks: bool = False
-    """Whether the gateway at its other end takes events that name their clocks."""
+    """Whether the gateway accepts events that name their clocks."""
 
     def is_open(self) -> bool:
-        """Whether bytes may come from it."""
+        """Whether it may deliver bytes."""
         return self.state in (LinkState.GREETING, LinkState.READY)
 
 
 class Pool:
-    """``size`` connections; a lost one is tried again after a wait that doubles up to a bound.
+    """``size`` connections; a lost one is retried after a wait that doubles up to a bound.
 
-    ``jitter`` makes a wait of one: devices that a gateway's restart cut off together shall not come
-    back together.
+    ``jitter`` randomises a wait, so that devices that a gateway's restart disconnected together do
+    not reconnect together.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Pool:
         self._turn = 0
 
     def next_ready(self) -> PooledConnection:
-        """The connection whose turn it is."""
+        """The next ready connection, round robin."""
         self._turn += 1
         return self._ready[self._turn % len(self._ready)]
 
@@ -78,7 +78,7 @@ class Pool:
         self._changed()
 
     def welcomed(self, link: PooledConnection) -> bool:
-        """The gateway took the connection: it is used from now on. True: there was no other."""
+        """Use the connection from now on, as the gateway accepted it. True: it is the only one."""
         first = not self._ready
         link.state, link.due, link.backoff_ns = LinkState.READY, None, self._backoff_ns
         self._ready.append(link)
@@ -87,14 +87,14 @@ class Pool:
         return first
 
     def lost(self, link: PooledConnection, mono_ns: int) -> None:
-        """The connection is gone; ``due`` says when to try again."""
+        """Mark the connection as lost; ``due`` is set to the next attempt."""
         link.state, link.due = LinkState.ABSENT, mono_ns + self._jitter(link.backoff_ns)
         link.backoff_ns = min(2 * link.backoff_ns, self._backoff_ns_max)
         self._ready = [each for each in self._ready if each is not link]
         self._changed()
 
     def close(self) -> list[PooledConnection]:
-        """Give up for good: the connections that were open or asked for."""
+        """Close for good; return the connections that were open or requested."""
         opened = [link for link in self.links if link.state is not LinkState.ABSENT]
         for link in self.links:
             link.state, link.due = LinkState.ABSENT, None

@@ -21,9 +21,9 @@ from slackwater.edge_agent.packing import cut, encoded_data
 
 # Messages by reference: rows of a batch that are not packed into bytes.
 #
-# A simulated device and its gateway share one memory. Packing and unpacking would give the columns
-# that are there already, so the message refers to its batch. Its length is that of the bytes, and
-# ``bytes(slice)`` makes them: agent and gateway decide the same either way.
+# A simulated device and its gateway share memory. Packing and unpacking would only reproduce the
+# existing columns, so the message refers to its batch. Its length is that of the bytes, and
+# ``bytes(slice)`` makes them, so agent and gateway behave as with packed messages.
 
 
 _NUMBER_BYTES: Final = (1,) * 8 + (2,) + (3,) * 8 + (5,) * 16 + (9,) * 32
@@ -34,18 +34,18 @@ class EventBatch:
     """Events of one stream; messages are cut from them as they become due.
 
     Attributes:
-        data: the columns (``packing.data_message``), of any number of rows.
+        data: the columns (``packing.data_message``), with any number of rows.
         stream: index of the stream.
-        attr_count: how many attributes have values.
-        name: of the stream.
-        sound: the schema that a gateway has checked all rows against; None: not yet checked.
-        text_bytes: what a gateway charges for the dictionaries; None: not yet known.
+        attr_count: number of attributes with values.
+        name: name of the stream.
+        sound: the schema against which a gateway has checked all rows; None: not yet checked.
+        text_bytes: memory that a gateway charges for the dictionaries; None: not yet known.
     """
 
     __slots__ = ("attr_count", "data", "name", "sizes", "sound", "stream", "text_bytes")
 
     def __init__(self, data: m.Data, name: str, sizes: dict[int, int] | None = None) -> None:
-        """``sizes``: shared by batches of one stream that give the same attributes as numbers."""
+        """``sizes``: shared by batches of one stream with the same numeric attributes."""
         self.data = data
         self.name = name
         self.stream = data.stream
@@ -125,11 +125,11 @@ class BatchSlice:
 
 
 Events = m.Data | BatchSlice
-"""A message of events, written out or not."""
+"""A message of events, packed or by reference."""
 
 
 def columns_of(events: Events) -> tuple[m.Data, int, int]:
-    """The columns of a message, and its first row and the row after its last one there."""
+    """The columns that contain a message, its first row there, and the row after its last."""
     if isinstance(events, BatchSlice):
         return events.batch.data, events.start, events.end
     return events, 0, events.rows
@@ -149,8 +149,8 @@ def data_of(events: Events) -> m.Data:
 
 
 def bytes_of(events: Events, first_seq: int, name: str) -> bytes:
-    """The bytes to send of ``events``, numbered from ``first_seq``, of stream ``name``. A slice
-    is returned as it is: it has the same length, and only its gateway reads the content.
+    """The bytes to send for ``events`` of stream ``name``, numbered from ``first_seq``. A slice is
+    returned unchanged: it has the same length, and only its gateway reads the content.
 
     Raises:
         ValueError: as ``packing.encoded_data``.
@@ -171,8 +171,8 @@ Interval = tuple[int, int]
 
 
 class IntervalAnswer(NamedTuple):
-    """Answer about requested intervals: ``messages`` that contain some of them, those that have
-    not ended, and the others, which are unknown here.
+    """Answer about requested intervals: ``messages`` that contain some of them, ``unended`` ones,
+    and ``others``, which are unknown here.
     """
 
     messages: list[bytes]
@@ -230,12 +230,12 @@ class TracedIntervals:
         return mine
 
     def answer(self, request: Intervals) -> list[bytes]:
-        """Messages that answer a gateway's request from memory alone."""
+        """Messages that answer a gateway's request, from memory only."""
         known = self.lookup(request)
         return [*known.messages, *missing_messages(known.unended, known.others)]
 
     def lookup(self, request: Intervals) -> IntervalAnswer:
-        """What is known of the requested intervals."""
+        """Look up the requested intervals."""
         self.requests += len(request)
         messages = {id(d): d for each in request if (d := self._sent.get(each)) is not None}
         unended = [each for each in request if each in self.open]

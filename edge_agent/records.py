@@ -1,36 +1,36 @@
-"""The records of the system and their field names, spelled once, and their limits."""
+"""The records of the system: field names and limits, defined once."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Final
 
-# Limits of the numbers of a record: one rule for agents, the wire and every input.
+# Limits of the numbers in a record: the same for agents, the wire and every input.
 #
-# An event time plus an offset, two uncertainties and a window stay inside int64:
-# 2**62 + 2**61 + 2 * 2**58 + 2**60 < 2**63. So no later sum needs a check of its own.
+# An event time plus an offset, two uncertainties and a window stay within int64:
+# 2**62 + 2**61 + 2 * 2**58 + 2**60 < 2**63. So no later sum needs its own check.
 
 
 TIME_MAX_NS: Final = 2**62 - 1
-"""Event and arrival times either way: 146 years around 1970 (to the year 2116)."""
+"""Largest absolute event or arrival time: 146 years around 1970 (to the year 2116)."""
 OFFSET_MAX_NS: Final = 2**61
-"""Offset of a source's clock either way: 73 years; one that began at 1970 is 56 years slow."""
+"""Largest absolute offset of a clock: 73 years; a clock that started at 1970 is 56 years slow."""
 DELAY_MAX_NS: Final = 2**58
-"""Delay of a time sync: 9 years."""
+"""Largest delay of a time sync: 9 years."""
 PRECISION_MAX_NS: Final = 2**57
-"""Reading precision of a time sync: 4.5 years; half a delay and this are at most UNC_MAX_NS."""
+"""Largest precision of a time sync: 4.5 years; with half a delay it is at most UNC_MAX_NS."""
 SKEW_ERROR_MAX_PPB: Final = 10**9
-"""How fast an offset may grow wrong: 100 %."""
+"""Largest growth rate of an offset's error: 100 %."""
 UNC_MAX_NS: Final = 2**58
-"""No uncertainty grows beyond this (9 years): it saturates, as it never says less than it knows."""
+"""Largest uncertainty (9 years); larger ones saturate here."""
 COUNTER_MAX: Final = 2**62
-"""Numbers of events, incarnations: sums of one and a count stay far inside int64."""
+"""Limit of event numbers and incarnations: sums of one and a count stay well within int64."""
 
 
-# The records of the system and their field names, spelled once.
+# The records of the system and their field names, defined once.
 #
-# Every other module imports these names: traces (JSONL), arrival-log frames (Arrow) and
-# wire messages (msgpack) all use the same words. Times are int64 nanoseconds.
+# All other modules import these names: traces (JSONL), arrival-log frames (Arrow) and wire messages
+# (msgpack) use the same words. Times are int64 nanoseconds.
 
 
 DEFAULT_SITE: Final = "main"
@@ -49,12 +49,12 @@ class Kind(IntEnum):
     SYNC = 3
     """Time-sync report: ``offset`` and ``delay`` of one source."""
     TICK = 4
-    """Silence: the arrival clock reached ``arrival`` and nothing else came."""
+    """Silence: the arrival clock reached ``arrival`` and no other record arrived."""
     EOS = 5
     """End of stream of one source."""
     IBE = 6
-    """Interval end alone: interval ``id`` of ``type``, of whose start nothing is said, ended at
-    ``ts``. An event says both."""
+    """Interval end alone: interval ``id`` of ``type`` ended at ``ts``; its start is not given. An
+    event gives both."""
 
 
 KIND_NAMES: Final = {kind.name.lower(): kind for kind in Kind}

@@ -1,29 +1,29 @@
 """Sequence numbers per stream (R19 3.2.1), under an incarnation id per start of the agent.
 
-A number is local to (source, stream, incarnation). A restarted device has forgotten its last
+A number is local to (source, stream, incarnation). A restarted device does not know its last
 number; without an incarnation its new 0, 1, 2... would look like duplicates of old events, and
-other numbers like a gap. So every start has its own id, and numbers begin at ``first_seq`` again.
+other numbers like a gap. So every start has its own id, and numbers restart at ``first_seq``.
 
-**The contract of incarnations** (SPEC 3.1), defined here and nowhere else: *each start of a source
-has a larger incarnation than every start before it*. The engine would treat the events of a
-smaller one as late, so the gateway refuses it. A device should use a counter on its disk, or its
-wall clock at the start [ns]; it may be wrong, as disks and clocks are set back:
+**The contract of incarnations** (SPEC 3.1): *each start of a source has a larger incarnation than
+every start before it*. The engine would treat events of a smaller one as late, so the gateway
+refuses it. A device should use a counter on its disk, or its wall clock at the start [ns]. Both may
+be wrong, as disks and clocks may be set back:
 
 * The gateway refuses a HELLO whose incarnation is not above all that it knows of the source with
   the ERROR ``stale_incarnation``, which names the one to exceed. An agent that was never welcomed
-  has sent nothing, so it takes the next one and says HELLO again; ``AgentSession.incarnation`` is
-  the one in force, to be stored where the next start will count on from it.
-* It refuses one that is more than 36 years (2^60 ns) ahead of its clock, or of the one before if
-  that is later, with ``incarnation_ahead``: the largest would keep every later start out. The ERROR
-  names one to exceed by little, and the agent does.
-* Two starts may say the same incarnation. ``start``, 64 random bits in the HELLO, tells them apart
-  for a gateway that has heard the first one; where only the log remembers that one, the WELCOME
-  has numbers in it that the second one never sent, and that tells the agent.
+  has sent nothing, so it takes the next one and sends HELLO again. ``AgentSession.incarnation`` is
+  the one in use; it must be stored if the next start counts on from it.
+* It refuses one that is more than 36 years (2^60 ns) ahead of its clock, or of the previous one if
+  that is later, with ``incarnation_ahead``: the largest would block every later start. The ERROR
+  names one to exceed by little, and the agent does so.
+* Two starts may have the same incarnation. ``start``, 64 random bits in the HELLO, distinguishes
+  them for a gateway that knows the first one. If only the log knows the first one, the WELCOME has
+  numbers that the second one never sent, which shows the conflict to the agent.
 * A disk may lose what was sent. Then the WELCOME has numbers that this process does not have, or
-  has given to new events; the agent goes on as a new start, with the next incarnation, and sends
-  by it what no process has sent (``edge_agent.outbox``).
-* An agent that was welcomed before is refused for good: another start has taken its name, and
-  were both to raise theirs, each would throw out the other for ever.
+  has given to new events. The agent continues as a new start with the next incarnation, and sends
+  the events that no process has sent (``edge_agent.outbox``).
+* An agent that was welcomed before is refused for good: another start uses its name, and if both
+  raised their incarnations they would displace each other forever.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class Numbers:
     def foreign(self, welcomed: Sequence[int], acked: Mapping[int, int]) -> bool:
         """Whether a WELCOME is about another start: it has numbers, and this start sent none.
 
-        False for a resumed start, of which an earlier process may have sent something.
-        ``welcomed``: the next control number and those of the streams; ``acked``: the same, by
-        lane, as known to this agent.
+        False for a resumed start, because an earlier process may have sent something. ``welcomed``:
+        the next control number and those of the streams; ``acked``: the same per lane, as this
+        agent knows it.
         """
         beyond = any(next_ > known for next_, known in zip(welcomed, acked.values(), strict=False))
         return not self.welcomed and not self.again and beyond
@@ -125,7 +125,7 @@ class Numbers:
         return True
 
     def take(self, stream: int, count: int) -> int:
-        """Use up ``count`` consecutive numbers of ``stream``; returns the first."""
+        """Use ``count`` consecutive numbers of ``stream``; return the first."""
         assert count >= 0
         first = self.next[stream]
         assert first + count < SEQ_MAX
@@ -137,11 +137,11 @@ def check_acks(acks: Sequence[int], next_numbers: Sequence[int]) -> None:
     """Refuse acks of numbers that were never sent.
 
     Args:
-        acks: of controls, then of each stream.
-        next_numbers: the number that each would give next.
+        acks: the ack of the controls, then of each stream.
+        next_numbers: the next number of each.
 
     Raises:
-        WireError: ``ack``.
+        WireError: ``ack``: a number was never sent.
     """
     if len(acks) != len(next_numbers):
         raise WireError("ack", f"{len(acks) - 1} numbers for {len(next_numbers) - 1} streams")
@@ -151,35 +151,36 @@ def check_acks(acks: Sequence[int], next_numbers: Sequence[int]) -> None:
 
 # Counters of devices behind an agent: events lost before the agent, and repeated ones.
 #
-# The agent numbers events itself. Only a device's own number shows losses before the agent. It is
+# The agent numbers events itself. Only a device's own number reveals losses before the agent; it is
 # checked and counted here, and not sent on.
 
 
 DEVICES_MAX: Final = 4_096
-"""Devices of one input whose counters are followed; the longest silent one is dropped."""
+"""Devices per input whose counters are followed; beyond, the least recent is dropped."""
 COMPARED: Final = 64
 """Newest numbers of each device whose content is remembered."""
 
 
 @dataclass(slots=True)
 class _Counter:
-    """``newest``: extended to 64 bits, ``ts``: of its event; ``skipped``: an event without a number
-    followed.
+    """``newest``: extended to 64 bits; ``ts``: of its event; ``skipped``: whether an event without
+    a number followed.
     """
 
     newest: int
     ts: int
     skipped: bool = False
     content: dict[int, int] = field(default_factory=dict)
-    """By number, a hash of its first event."""
+    """Number -> hash of its first event."""
 
 
 class DeviceCounters:
-    """Counters of ``bits`` bits of one input's devices; ``newest`` goes over a restart.
+    """Counters of ``bits`` bits of one input's devices; ``newest`` and ``resume`` carry them over a
+    restart.
 
-    ``counts``: ``device_lost``: numbers that were left out; ``device_late``: of those, what came
-    after all; ``device_copies``: events that came twice, left out; ``device_reused``: events whose
-    number another one had, ``device_unnumbered``: without one; ``device_restarts``.
+    ``counts``: ``device_lost``: skipped numbers; ``device_late``: those that arrived later;
+    ``device_copies``: repeated events, dropped; ``device_reused``: events with another event's
+    number; ``device_unnumbered``: events without one; ``device_restarts``.
 
     >>> counters = DeviceCounters(8)
     >>> [counters.is_copy("meter", n, ts, n) for ts, n in enumerate([254, 255, 1, 1])]
@@ -194,19 +195,19 @@ class DeviceCounters:
         self._devices: dict[str, _Counter] = {}
 
     def newest(self) -> dict[str, list[int]]:
-        """By device the state for ``resume``, the longest silent device first."""
+        """State per device for ``resume``, the least recent device first."""
         return {
             device: [known.newest, known.ts, int(known.skipped)]
             for device, known in self._devices.items()
         }
 
     def resume(self, newest: Mapping[str, Sequence[int]]) -> None:
-        """Continue where the agent stopped: numbers between are lost."""
+        """Continue where the agent stopped: numbers in between count as lost."""
         for device, (number, ts, skipped) in newest.items():
             self._devices[device] = _Counter(number, ts, bool(skipped))
 
     def is_copy(self, device: str, number: int | None, ts: int, content: Hashable) -> bool:
-        """Whether an event with this number and content came before; ``number`` None: False."""
+        """Whether an event with this number and content was seen before; ``number`` None: False."""
         known = self._devices.pop(device, None)
         if number is None:
             self.counts["device_unnumbered"] += 1
@@ -224,7 +225,7 @@ class DeviceCounters:
     def _is_copy(self, known: _Counter, number: int, ts: int, content: int) -> bool:
         modulus = 1 << self.bits
         last, later = known.newest % modulus, ts > known.ts
-        # Some leave a number out that is 0.
+        # Some devices skip number 0.
         first = number == 0 or (number == 1 and known.skipped)
         again = known.content.get(known.newest) == content and number == last
         if first and later and not again and number <= last < modulus - modulus // 4:

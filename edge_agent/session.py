@@ -11,8 +11,8 @@ before its first event (R19 3.2.2). Messages go round robin over the
 connections; unacked messages of a lost connection are resent on another one.
 
 All connections lead to one of the gateways that the driver knows. When none is open and an attempt
-fails or is refused, the session tries the next gateway. That one has its own clock, so data wait
-for the next time-sync round, and its own log of what it acks.
+fails or is refused, the session tries the next gateway. That gateway has its own clock, so data
+wait for the next time-sync round, and its own log for what it acks.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SessionState(Enum):
 class Connect(NamedTuple):
     """Open this connection of the pool, then call ``connected`` or ``disconnected``.
 
-    ``gateway``: to which, of those that the driver knows.
+    ``gateway``: index of the gateway among those that the driver knows.
     """
 
     connection: int
@@ -127,7 +127,7 @@ class EmitAnswer(NamedTuple):
 # The session of one agent with its gateway, from the first connection to the last ack.
 
 
-# Messages that a session makes of its own state: its identity and its clock.
+# Messages that a session makes from its own state: its identity and its clock.
 
 
 def hello_message(
@@ -227,7 +227,7 @@ class AgentSession:
             incarnation: in [0, 2**62), larger than at all earlier starts that the device knows of
                 (``edge_agent.sequence``).
             cookie: returns 64 random bits per call.
-            jitter: from the longest wait [ns] to the wait.
+            jitter: maps the longest wait [ns] to a random wait.
             resumed: where an outbox resumes; None: a new start.
 
         Raises:
@@ -258,7 +258,7 @@ class AgentSession:
         self._refused_by: set[int] = set()
         """Gateways that refused for good since the last WELCOME."""
         self._awaits_sync = False
-        """Whether time sync with the present gateway is outstanding, after one with another."""
+        """Whether time sync with the current gateway is outstanding, after one with another."""
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
         self._promising = [PromiseRule(settings.promises) for _ in self.streams]
@@ -502,7 +502,7 @@ class AgentSession:
         if was_ready or self._pool.ready or self.settings.gateways == 1:
             return
         self._gateway = (self._gateway + 1) % self.settings.gateways
-        for other in self._pool.links:  # they were asked of the gateway before
+        for other in self._pool.links:  # they were requested for the former gateway
             if other.state is not LinkState.ABSENT:
                 self._outputs.append(Close(other.number, "another gateway"))
                 self._pool.lost(other, now.mono_ns)
@@ -528,7 +528,7 @@ class AgentSession:
             case m.ErrorMessage():
                 self.counts[f"error_{message.reason}"] += 1
                 if message.reason == "length" and link.state is LinkState.GREETING:
-                    self._capabilities = ()  # the gateway is from before HELLO had it
+                    self._capabilities = ()  # an older gateway, whose HELLO lacks this field
                 self._refused(link, message, now)
             case _:
                 raise WireError("unexpected", type(message).__name__)
@@ -550,14 +550,14 @@ class AgentSession:
 
     def _refused(self, link: PooledConnection, error: m.ErrorMessage, now: Now) -> None:
         again = error.retry
-        # Of two connections that were refused alike, the second has nothing to change.
+        # If two connections were refused for the same reason, only the first changes something.
         ahead, above = error.reason == AHEAD, error.above
         if above is not None and (above < self._numbers.incarnation) is ahead:
             again = self._numbers.exceed(above)
             self.counts["incarnation_lowered" if ahead else "incarnation_raised"] += again
             for other in self._pool.links:
                 if again and other.is_open() and other is not link:
-                    self._drop(other, error.reason, now)  # it said the former incarnation
+                    self._drop(other, error.reason, now)  # it uses the former incarnation
         self._refused_by.add(self._gateway)
         elsewhere = above is None and len(self._refused_by) < self.settings.gateways
         if again or elsewhere:
@@ -566,7 +566,7 @@ class AgentSession:
             self._fail(error)
 
     def _acks(self, acks: tuple[int, ...], came_mono_ns: int | None) -> None:
-        """Take acks of the controls and of each stream; ``came_mono_ns`` None: of a WELCOME."""
+        """Take acks of the controls and of each stream; ``came_mono_ns`` None: from a WELCOME."""
         check_acks(acks, (self._control_next, *self._numbers.next))
         for lane, ack in zip(self._acked, acks, strict=True):
             if ack > self._acked[lane]:

@@ -122,7 +122,7 @@ class Heartbeat:
         return found
 
 
-# Settings of an agent's session, checked when they are made.
+# Settings of an agent's session, checked on creation.
 
 
 class Delivery(Enum):
@@ -131,12 +131,12 @@ class Delivery(Enum):
     RESEND = "resend"
     """Kept until acked, resent when their connection is lost."""
     ONCE = "once"
-    """Forgotten once they are handed to a connection: losses of the network are final."""
+    """Forgotten once given to a connection: losses of the network are final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """Identity and timeouts of the agent. All durations on the monotonic clock."""
+    """Identity and timeouts of the agent. All durations are of the monotonic clock."""
 
     source: str
     site: str = "main"
@@ -145,25 +145,27 @@ class SessionSettings:
     delivery: Delivery = Delivery.RESEND
     sync: SyncSettings = field(default_factory=SyncSettings)
     time_places: tuple[int, ...] = (GATEWAY,)
-    """Who is asked for the time, in this order (``TimeSync``)."""
+    """Places to ask for the time, in this order (``TimeSync``)."""
     heartbeat_ns: int = 1_000_000_000
-    """A stream silent for so long is promised for; 0: never."""
+    """A stream that is silent for this long gets a promise; 0: never."""
     heartbeat_lag_ns: int = 0
-    """How long after its ``ts`` an event is emitted at most; every promise says wall - lag."""
+    """Longest time from ``ts`` to the emission of an event; every promise is wall clock - lag."""
     promises: PromiseSettings = field(default_factory=PromiseSettings)
-    """How often the agent promises while its streams speak."""
+    """Promises that the agent sends while its streams have events."""
     unacked_bytes_max: int = 8 << 20
     """Bytes of messages kept until acked; when full, ``emit`` refuses."""
     pull_back_bytes: int = 1 << 20
-    """Bytes of messages with intervals whose begins were sent: kept to be sent again when the
-    gateway asks for one; 0: the gateway does not ask."""
+    """Bytes of messages kept to resend requested intervals whose begins were sent; 0: the gateway
+    sends no requests."""
     hello_timeout_ns: int = 10_000_000_000
     ack_timeout_ns: int = 30_000_000_000
-    """A message unacked for so long condemns the connection that it was given to."""
+    """A message that is unacked for this long causes its connection to be closed."""
     ack_timeout_min_ns: int = 0
-    """Above 0: the wait fits how long acks take (RFC 6298), from this to ``ack_timeout_ns``."""
+    """Above 0: the timeout adapts to the round trips (RFC 6298), from this to
+    ``ack_timeout_ns``.
+    """
     gateways: int = 1
-    """How many the driver can connect to: the next one is tried where one is not there."""
+    """Number of gateways that the driver can connect to; the next is tried if one is missing."""
     reconnect_ns: int = 100_000_000
     reconnect_ns_max: int = 10_000_000_000
 

@@ -1,7 +1,7 @@
-"""Settings files of people (TOML): every value is checked, every error names its place.
+"""Settings files (TOML): every value is checked, every error names its place.
 
-A reader asks a ``Table`` for the settings that it knows; any other setting is an error in the file.
-The settings in effect, those of the file and the defaults of the others, can be printed.
+A reader asks a ``Table`` for the settings that it knows; any other setting in the file is an error.
+The effective settings, from the file or by default, can be printed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from slackwater.edge_agent.errors import SettingsError, did_you_mean
 from slackwater.edge_agent.units import NS_PER, UNITS_READ, exactly, no_such_unit
 
-# Places of settings in a TOML file, so that an error names its line.
+# Line numbers of settings in a TOML file, for error messages.
 
 
 _WORD: Final = r'(?:[A-Za-z0-9_-]+|"[^"]*"|\'[^\']*\')'
@@ -29,7 +29,7 @@ _LONG: Final = re.compile(r'"""|\'\'\'')
 
 
 def line_numbers(text: str) -> dict[str, int]:
-    """Place of each table and setting that begins a line -> its line, from 1 on.
+    """Map each table and setting that begins a line to its line number, from 1.
 
     >>> text = '''seed = 1
     ... [[sources]]
@@ -70,7 +70,7 @@ def line_numbers(text: str) -> dict[str, int]:
 
 
 def line_of(lines: Mapping[str, int], place: str) -> int | None:
-    """The line of ``place``, or of the nearest table around it; None: there is none."""
+    """The line of ``place``, or of the nearest enclosing table; None: there is none."""
     while place:
         if place in lines:
             return lines[place]
@@ -83,8 +83,8 @@ def _words(dotted: str) -> list[str]:
 
 
 def _places(words: list[str], counts: dict[str, int], *, new: bool) -> list[str]:
-    """Names of the tables around a heading, itself the last; a list of them without a number and
-    with that of its table.
+    """Names of the tables that enclose a heading, and its own last. Each list of tables appears
+    without a number and with the number of its table.
     """
     places = []
     place = ""
@@ -99,7 +99,7 @@ def _places(words: list[str], counts: dict[str, int], *, new: bool) -> list[str]
     return places
 
 
-# Settings files of people (TOML): every value is checked, every error names its place.
+# Settings files (TOML): every value is checked, every error names its place.
 
 
 BYTES_PER: Final[dict[str, int]] = {
@@ -112,26 +112,26 @@ _REQUIRED: Final = object()
 
 
 def read_toml(path: Path) -> Table:
-    """The table that the whole file is.
+    """Read a TOML file as a table.
 
     Raises:
-        SettingsError: no such file, or no TOML; says where.
+        SettingsError: no such file, or no valid TOML; names the place.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")  # Notepad writes a mark
+        text = path.read_bytes().decode("utf-8-sig")  # Notepad writes a byte order mark
         return Table(tomllib.loads(text), str(path), lines=line_numbers(text))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # also no UTF-8, digits without end, depth
+    except (ValueError, RecursionError) as error:  # also: no UTF-8, too many digits, too deep
         raise SettingsError(f"{path}: not TOML: {error}") from error
 
 
 @contextmanager
 def named_in_errors(path: Path) -> Iterator[None]:
-    """An error that concerns several settings names the file, too.
+    """Add the file's name to errors that concern several settings.
 
     Raises:
-        SettingsError: as within.
+        SettingsError: as raised within.
     """
     try:
         yield
@@ -142,13 +142,13 @@ def named_in_errors(path: Path) -> Iterator[None]:
 
 
 def quantity(text: str, units: Mapping[str, int], what: str) -> int:
-    """A number and a unit, as a whole number of the smallest one.
+    """Parse a number and a unit; return a whole number of the smallest unit.
 
     >>> quantity("1.5 s", NS_PER, "a duration"), quantity("8MiB", BYTES_PER, "a size")
     (1500000000, 8388608)
 
     Raises:
-        SettingsError: neither number nor unit, or a fraction of the smallest unit.
+        SettingsError: no number and unit, or a fraction of the smallest unit.
     """
     found = _QUANTITY.fullmatch(text)
     name = "" if found is None else found[3]
@@ -165,7 +165,7 @@ def quantity(text: str, units: Mapping[str, int], what: str) -> int:
 
 
 def shown_ns(ns: int) -> str:
-    """A duration in the largest unit that says it whole.
+    """Format a duration in the largest unit that gives a whole number.
 
     >>> shown_ns(1_500_000_000), shown_ns(60_000_000_000), shown_ns(0)
     ('1500 ms', '1 min', '0 s')
@@ -177,18 +177,18 @@ def shown_ns(ns: int) -> str:
 
 
 class Table:
-    """One table of a file: it is asked key by key, and ``done`` refuses what is left.
+    """One table of a file: read it key by key; ``done`` refuses the keys that are left.
 
-    Every question names its default; without one the key must be there. All raise SettingsError.
+    Each method takes a default; without one the key is required. All raise SettingsError.
     """
 
     def __init__(
         self, values: Mapping[str, Any], file: str, name: str = "", *, place: str | None = None,
         lines: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """``file``: for messages; ``name``: of the table in it, with dots; empty: the whole.
+        """``file``: for messages; ``name``: dotted name of the table; empty: the whole file.
 
-        ``place``: as ``name``, one of many by its number; ``lines``: of places, where known.
+        ``place``: ``name`` with the number of a table in a list; ``lines``: from ``line_numbers``.
         """
         self._place = name if place is None else place
         self._one_of_many = self._place.endswith("]")
@@ -196,20 +196,20 @@ class Table:
         self.file = file
         self.name = name
         self.effective: dict[str, Any] = {}
-        """Settings that were read, as in effect; inner tables as such."""
+        """Effective values of the settings that were read; inner tables as ``Table``."""
         self.values: Mapping[str, Any] = values
-        """As the file has it: for another process, which reads it again."""
+        """The values in the file, for another process that reads them again."""
         self._left = dict(values)
 
     def __contains__(self, key: str) -> bool:
         return key in self._left
 
     def keys(self) -> list[str]:
-        """The keys that nobody has asked for yet."""
+        """The keys that were not read yet."""
         return list(self._left)
 
     def wrong(self, key: str, problem: str) -> SettingsError:
-        """The error to raise about ``key``; names its line, or its table's."""
+        """Make an error about ``key``; names its line or its table's."""
         line = line_of(self._lines, self._inner_place(key))
         place = f"{self.file}:{line}: " if line else f"{self.file}: "
         within = f"[{self.name}] " if self.name else ""
@@ -219,7 +219,7 @@ class Table:
         self, key: str, default: Any = _REQUIRED, *, among: Collection[str] = (),
         secret: bool = False,
     ) -> str:  # fmt: skip
-        """A string; ``among``: one of these; ``secret``: not to be printed."""
+        """A string; ``among``: allowed values; ``secret``: not printed."""
         value = self._take(key, default)
         if type(value) is not str:
             raise self.wrong(key, f"write a text in quotes, not {value!r:.100}")
@@ -230,7 +230,7 @@ class Table:
         return value
 
     def host(self, key: str, default: Any = _REQUIRED) -> str:
-        """Name or address of a host."""
+        """A host name or address."""
         value = self.text(key, default)
         try:
             check_host(value)
@@ -239,7 +239,9 @@ class Table:
         return value
 
     def secret(self, key: str, folder: Path) -> str:
-        """A string that is not to be printed, or what the file ``KEY_file`` (in ``folder``) has."""
+        """A string that is not printed, from ``key`` or from the file ``KEY_file`` in
+        ``folder``.
+        """
         secret = self.text(key, "", secret=True)
         name = self.text(f"{key}_file", "")
         if not name:
@@ -276,7 +278,9 @@ class Table:
         return value
 
     def duration_ns(self, key: str, default: Any = _REQUIRED, low: int = 0) -> int:
-        """A duration with its unit, as "200 ms", at least ``low`` ns; ``default`` in ns."""
+        """A duration with its unit, for example "200 ms", at least ``low`` ns; ``default`` in
+        ns.
+        """
         value = self._take(key, default)
         if key in self.effective:  # it was given
             del self.effective[key]
@@ -287,7 +291,7 @@ class Table:
         return int(value)
 
     def size(self, key: str, default: Any = _REQUIRED, low: int = 0) -> int:
-        """A number of bytes with its unit, as "64 MiB"; ``default`` in bytes."""
+        """A number of bytes with its unit, for example "64 MiB"; ``default`` in bytes."""
         value = self._take(key, default)
         if key in self.effective:
             del self.effective[key]
@@ -315,7 +319,7 @@ class Table:
         return value
 
     def table(self, key: str) -> Table:
-        """A table within; an empty one where there is none."""
+        """An inner table; empty if it is missing."""
         value = self._left.pop(key, {})
         if not isinstance(value, dict):
             raise self.wrong(key, f"write a table, [{self._inner(key)}], not {value!r:.100}")
@@ -325,7 +329,7 @@ class Table:
         return found
 
     def tables(self, key: str) -> list[Table]:
-        """A list of tables within, ``[[key]]``; empty where there is none."""
+        """A list of inner tables, ``[[key]]``; empty if it is missing."""
         value = self._left.pop(key, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             raise self.wrong(key, f"write tables, [[{self._inner(key)}]], not {value!r:.100}")
@@ -341,14 +345,14 @@ class Table:
         return found
 
     def done(self) -> None:
-        """Refuses what nobody asked for, here and in the tables within."""
+        """Refuse keys that were not read, here and in inner tables."""
         for key in self._left:
             raise self.wrong(key, f"no such setting{did_you_mean(key, self.effective)}")
         for inner in self._inner_tables():
             inner.done()
 
     def printed(self) -> str:
-        """The settings in effect, as TOML."""
+        """The effective settings as TOML."""
         heading = f"[[{self.name}]]" if self._one_of_many else f"[{self.name}]"
         lines = [heading] if self.name else []
         lines += [
@@ -393,7 +397,7 @@ class Table:
 
 
 def check_host(text: str) -> None:
-    """Raises SettingsError: nothing can look up ``text`` (sockets encode names by IDNA)."""
+    """Raises SettingsError if ``text`` cannot be looked up (sockets encode names by IDNA)."""
     try:
         text.encode("idna")
     except UnicodeError as error:
@@ -402,7 +406,7 @@ def check_host(text: str) -> None:
 
 
 def unknown(word: str, known: Collection[str]) -> str:
-    """Message about a word that is none of ``known``."""
+    """Message about a word that is not in ``known``."""
     return f'"{word}" is not known{did_you_mean(word, known)}'
 
 
@@ -426,16 +430,16 @@ def _toml(value: Any) -> str:
     return str(value)
 
 
-# Kinds that settings name, found as entry points of a group: ours and those of packages.
+# Kinds that settings name, found as entry points of a group: built-in ones and those of packages.
 #
-# An installed package adds a kind in its pyproject.toml. Ours are written in the same form, so that
-# they are found where no package's metadata is (a checkout, a zip file), and so that a program that
-# needs no other starts without looking through all packages. A kind is loaded when settings name
-# it; a missing package is named with the extra that brings it.
+# An installed package adds a kind in its pyproject.toml. Built-in kinds have the same form, so that
+# they are found without package metadata (a checkout, a zip file), and so that a program that needs
+# no others starts without searching all packages. A kind is loaded when settings name it; an error
+# about a missing package names the extra that brings it.
 
 
 class Kind(NamedTuple):
-    """Place of the maker of a kind: an entry point, as packages write them."""
+    """Entry point of the function that makes a kind."""
 
     maker: str
     """``module:function``"""
@@ -444,7 +448,7 @@ class Kind(NamedTuple):
 
 
 class NamedMaker(NamedTuple):
-    """What one table names: its ``name``, which is of it alone, and the maker of its kind."""
+    """A table, its unique ``name``, and the maker of its kind."""
 
     name: str
     table: Table
@@ -454,17 +458,17 @@ class NamedMaker(NamedTuple):
 def read_kinds(
     tables: Sequence[Table], ours: Mapping[str, Kind], group: str, what: str
 ) -> list[NamedMaker]:
-    """The settings ``kind`` and ``name`` (default: the kind, and its number from the second on).
+    """Read ``kind`` and ``name`` of tables (default name: the kind, numbered from the second on).
 
     Args:
-        tables: one of each.
-        ours: by name; they count where a package has the same name.
-        group: of entry points, for those of packages.
-        what: they are, in the plural, for messages.
+        tables: one table per object.
+        ours: built-in kinds by name; they take precedence over packages.
+        group: entry-point group of kinds from packages.
+        what: plural noun of the objects, for messages.
 
     Raises:
-        SettingsError: a kind that is not known or cannot be used, a name that two have, a package
-            that is not installed.
+        SettingsError: an unknown or unusable kind, a duplicate name, or a package that is not
+            installed.
     """
     found: dict[str, NamedMaker] = {}
     count: Counter[str] = Counter()

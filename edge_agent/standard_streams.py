@@ -1,7 +1,7 @@
-"""Standard streams that cannot be used: output that is full, and what our starter had closed.
+"""Standard streams that cannot be used: full output, and streams that were closed at the start.
 
-Of a stream that was closed (``>&-``, some supervisors) Python has ``None``, and the next file that
-is opened gets its number: what a library or a child process says would go into it.
+Python represents a closed stream (``>&-``, some supervisors) by ``None``, and the next opened file
+gets its number: output of a library or child process would then go into that file.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-# Files of a service: private ones, and those that take their name when they are complete.
+# Files of a service: private ones, and files that get their name when they are complete.
 
 
-# Files of a service: events, answers, status and what was refused are not for every user.
+# Files of a service: events, answers, status and dead letters must not be readable by every user.
 
 
 _OTHERS: Final = 0o027
-"""Nothing for others, and nothing to write for the group: files 0640, folders 0750."""
+"""No access for others, no write access for the group: files 0640, folders 0750."""
 
 
 def keep_private() -> None:
-    """What this process and those that it starts make from now on others cannot read.
+    """Make files of this process and its children unreadable for others from now on.
 
-    A user who allows less still does.
+    A stricter umask of the user stays in effect.
     """
     before = os.umask(_OTHERS)
     os.umask(before | _OTHERS)
 
 
-# Files and folders that are made beside their place and take their name when they are complete.
+# Files and folders that are written under a temporary name and renamed when they are complete.
 
 
 OF_WRITING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Errors of writing alone, and of an open file without its name."""
+"""Errors that writing to an open file raises without a file name."""
 
 
 @contextmanager
 def taking_name(unfinished: Path, name: Path) -> Iterator[None]:
-    """Errors of the operating system about ``unfinished`` name ``name``, its final name, which
-    the user has asked for and will look at.
+    """Rename ``unfinished`` to ``name`` in errors of the operating system, because the user asked
+    for ``name``.
 
     Args:
-        unfinished: a file or a folder that is written inside.
-        name: absolute, or as it was given.
+        unfinished: a file or folder that is written inside the context.
+        name: its final name, absolute or as given.
 
     Raises:
-        OSError: as inside, with ``name`` in place of ``unfinished``; a full disk, too, which is
-            reported without a file.
+        OSError: as raised inside, with ``name`` in place of ``unfinished``, also for a full disk,
+            whose error has no file name.
     """
     try:
         yield
@@ -70,7 +70,7 @@ def _called(said: Path, unfinished: Path, name: Path) -> Path:
     return name / said.relative_to(unfinished) if said.is_relative_to(unfinished) else said
 
 
-# Standard streams that cannot be used: output that is full, and what our starter had closed.
+# Standard streams that cannot be used: full output, and streams that were closed at the start.
 
 
 STANDARD_OUTPUT: Final = "standard output"
@@ -78,12 +78,12 @@ _STDIN, _STDOUT, _STDERR = range(3)
 
 
 class ClosedOutput(io.TextIOBase):
-    """Standard output where there is none: answers must not get lost unnoticed."""
+    """Replaces a closed standard output: every write is an error, so no answer is lost silently."""
 
     encoding = "utf-8"
 
     def write(self, text: str) -> int:
-        """Take nothing.
+        """Write nothing.
 
         Raises:
             OSError: there is no standard output.
@@ -96,15 +96,15 @@ class ClosedOutput(io.TextIOBase):
 
 
 _FLAGS: Final = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
-"""By number. Standard output cannot be written, so a child process fails as we do."""
+"""Open flags by stream number. Standard output is not writable, so child processes fail too."""
 
 
 @contextmanager
 def writing_output() -> Iterator[None]:
-    """An error about a full disk without a file is about standard output.
+    """Attribute an error about a full disk without a file name to standard output.
 
     Raises:
-        OSError: as inside.
+        OSError: as raised inside.
     """
     try:
         yield
@@ -115,8 +115,8 @@ def writing_output() -> Iterator[None]:
 
 
 def drop_unwritten() -> None:
-    """What standard output did not take is not tried again as the process ends, which would replace
-    its exit code by 120.
+    """Discard unwritten data of standard output, so that Python does not retry at exit and replace
+    the exit code by 120.
     """
     try:
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Time sync of one device: rounds of NTP exchanges; the best of each is reported upstream.
+"""Time sync of one device: rounds of NTP exchanges; the best of each round is reported upstream.
 
 A round makes up to ``attempts`` good exchanges, ``spacing_ns`` apart, and reports the one of least
 delay (minimum filter, R19 3.2.2): its offset is wrong by at most half its delay (R19 Eq 3.14).
@@ -131,27 +131,27 @@ def _jump_ns(before: Now, after: Now) -> int:
 
 
 class TimeSync:
-    """Sans-IO client: call ``wake`` when ``next_wake`` has come, send what ``requests`` gives."""
+    """Sans-IO client: call ``wake`` at ``next_wake``, and send the results of ``requests``."""
 
     def __init__(
         self, settings: SyncSettings, cookie: Callable[[], int], key: NtpKey | None = None,
         places: Sequence[int] = (GATEWAY,),
     ) -> None:  # fmt: skip
-        """``cookie()``: 64 random bits, once per request. ``key``: signs requests to the gateway;
-        unsigned answers are then ignored. ``places``: servers in the order of preference, numbers
-        above ``GATEWAY`` are standard servers.
+        """``cookie()``: 64 random bits per request. ``key``: signs requests to the gateway;
+        unsigned answers are then ignored. ``places``: servers in order of preference; numbers above
+        ``GATEWAY`` are standard servers.
         """
         self.settings = settings
         self.place = places[0]
-        """Server of the present round."""
+        """Server of the current round."""
         self._places = places
         self._measured_at = places[0]
         self._key = key
         self.state = SyncState.UNSYNCED
         self.counts: Counter[str] = Counter()
-        """``asked``, ``answered``, ``timeout``, ``rounds``, ``failed_rounds``; ``clock_set``: looks
-        that found the clock set, ``contradictions``: exchanges that did; ``from_servers``: reports
-        of standard servers; and ``refused_REASON`` for every answer that was not believed."""
+        """``asked``, ``answered``, ``timeout``, ``rounds``, ``failed_rounds``; ``clock_set``:
+        checks that found the clock set; ``contradictions``: exchanges that did; ``from_servers``:
+        reports from standard servers; and ``refused_REASON`` per rejected answer."""
         self._cookie = cookie
         self._best: SyncReport | None = None
         self._good = 0
@@ -322,7 +322,7 @@ class TimeSync:
         """Begin a round at ``place``; None: the first one."""
         self.place = self._places[0] if place is None else place
         if self.place != self._measured_at:
-            self._last = None  # another clock is no contradiction
+            self._last = None  # the offset to another clock may differ
         self.counts["rounds"] += 1
         self._active = True
         self._has_restarted = False
@@ -349,8 +349,8 @@ class TimeSync:
         if delay < -precision:
             self.counts["refused_negative_delay"] += 1
             return
-        # A clock that ticks coarsely may read no time passed at all: that is a delay of zero,
-        # not a lie; the precision, reported beside it, covers the difference.
+        # A coarse clock may show no elapsed time: that is a delay of zero; the reported precision
+        # covers the difference.
         delay = max(delay, 0)
         if self.place != GATEWAY:
             # The gateway's clock is the reference; another server's is off by its root distance.
@@ -369,7 +369,7 @@ class TimeSync:
             self._best = found
 
     def _forget(self) -> None:
-        """Drop measurements before the present exchange: the clock was set."""
+        """Drop measurements before the current exchange: the clock was set."""
         self.counts["contradictions"] += 1
         self._best = self._last = None
         self._good = 0

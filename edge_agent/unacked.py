@@ -1,4 +1,4 @@
-"""Unacked messages: bounded, resent in order, and when to resend them (RFC 6298)."""
+"""Unacked messages: bounded, resent in order; and the ack timeout (RFC 6298)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class AckWatch:
         self.due = mono_ns + self._timeout.ns
 
     def acked(self, lane: int, next_number: int, mono_ns: int | None) -> int:
-        """As ``UnackedMessages.acked``; ``mono_ns``: arrival of the ack, None if it came on another
-        connection than the messages went out on.
+        """As ``UnackedMessages.acked``; ``mono_ns``: arrival of the ack; None: on another
+        connection than the messages.
         """
         sent_ns = self._unacked.sent_once(lane, next_number)
         freed = self._unacked.acked(lane, next_number)
@@ -120,9 +120,9 @@ class Outgoing:
     data: bytes
     urgent: bool
     index: int
-    """Order of making, over all lanes."""
+    """Order of creation over all lanes."""
     cost: int
-    """Bytes that are charged for it."""
+    """Bytes charged for it."""
     connection: int = NOT_SENT
     sent_mono_ns: int = 0
     tries: int = 0
@@ -130,16 +130,16 @@ class Outgoing:
 
 
 class UnackedMessages:
-    """The buffer of a session, with at most ``bytes_max`` bytes of what an application emits."""
+    """The buffer of a session, with at most ``bytes_max`` bytes from the application."""
 
     def __init__(self, lanes: list[int], bytes_max: int) -> None:
         self.bytes = 0
         self.bytes_max = bytes_max
         self._lanes: dict[int, deque[Outgoing]] = {lane: deque() for lane in lanes}
         self.fresh: deque[Outgoing] = deque()
-        """Waiting, in the order of making: those that are neither urgent nor were sent before."""
+        """Waiting messages in order of creation that are not urgent and were never sent."""
         self.others: list[tuple[bool, int, Outgoing]] = []
-        """Waiting: the others, a heap."""
+        """Other waiting messages, as a heap."""
         self._made = 0
 
     def __len__(self) -> int:
@@ -153,10 +153,10 @@ class UnackedMessages:
         self, lane: int, first: int, count: int, data: bytes, urgent: bool = False,
         size: int | None = None,
     ) -> Outgoing:  # fmt: skip
-        """Numbers [first, first + count) of ``lane``; ``size``: bytes of ``data``, where known.
+        """Add numbers [first, first + count) of ``lane``; ``size``: bytes of ``data`` if known.
 
-        An ``urgent`` message is sent before all others. Its numbers are the lane's lowest, or, as
-        of all others, its highest.
+        An ``urgent`` message is sent before all others. Its numbers may be the lowest of the lane;
+        otherwise added numbers are the highest.
         """
         cost = (len(data) if size is None else size) + OVERHEAD_BYTES
         message = Outgoing(lane, first, count, data, urgent, self._made, cost)
@@ -174,8 +174,8 @@ class UnackedMessages:
         return message
 
     def replace(self, message: Outgoing, data: bytes) -> None:
-        """Says something newer in a message that waits: it was never sent, or not to the gateway
-        that is sent to now.
+        """Replace the content of a waiting message that was never sent, or not to the current
+        gateway.
         """
         assert message.connection == NOT_SENT
         more = len(data) - len(message.data)
@@ -184,7 +184,9 @@ class UnackedMessages:
         message.data = data
 
     def acked(self, lane: int, next_number: int) -> int:
-        """Everything of ``lane`` below ``next_number`` is durable; gives how many numbers were."""
+        """Forget everything of ``lane`` below ``next_number``; return how many numbers that
+        were.
+        """
         queue = self._lanes[lane]
         freed = 0
         while queue and queue[0].first + queue[0].count <= next_number:
@@ -195,7 +197,7 @@ class UnackedMessages:
 
     def sent_once(self, lane: int, next_number: int) -> int | None:
         """When the lane's oldest message was sent [monotonic ns], if an ack up to ``next_number``
-        takes it and it was sent once.
+        covers it and it was sent once; else None.
         """
         head = next(iter(self._lanes[lane]), None)
         if head is None or head.tries != 1 or head.first + head.count > next_number:
@@ -203,18 +205,18 @@ class UnackedMessages:
         return head.sent_mono_ns
 
     def of_lane(self, lane: int) -> list[Outgoing]:
-        """All of ``lane``, in the order of their numbers."""
+        """All messages of ``lane``, in the order of their numbers."""
         return list(self._lanes[lane])
 
     def forget(self, message: Outgoing) -> None:
-        """The message will not be resent, acked or not."""
+        """Remove the message, acked or not; it will not be resent."""
         self._lanes[message.lane].remove(message)
         self._forget(message)
 
     def next_waiting(self, urgent_only: bool) -> Outgoing | None:
         """The next message to give to a connection, urgent ones first, then in order of making."""
         fresh, others = self.fresh, self.others
-        if not others and fresh and not fresh[0].done:  # as nearly always
+        if not others and fresh and not fresh[0].done:  # the usual case
             return None if urgent_only else fresh.popleft()
         while others and others[0][2].done:
             heapq.heappop(others)
@@ -228,7 +230,7 @@ class UnackedMessages:
         return fresh.popleft() if fresh and not urgent_only else None
 
     def lost(self, connection: int) -> int:
-        """What was given to ``connection`` waits again; gives the number of messages."""
+        """Make messages of a lost connection wait again; return their number."""
         back = [each for each in self._all() if each.connection == connection]
         for message in back:
             message.connection = NOT_SENT
@@ -236,16 +238,18 @@ class UnackedMessages:
         return len(back)
 
     def overdue(self, sent_until: int) -> list[int]:
-        """Connections that hold a lane's oldest message since ``sent_until`` [monotonic ns]."""
+        """Connections on which a lane's oldest message has waited since ``sent_until`` or
+        longer.
+        """
         late = (head for head in self._heads() if head.sent_mono_ns <= sent_until)
         return sorted({head.connection for head in late})
 
     def oldest_sent(self) -> int | None:
-        """When the longest unacked of the lanes' oldest messages was sent [monotonic ns]."""
+        """When the earliest sent of the lanes' oldest messages was sent [monotonic ns]."""
         return min((head.sent_mono_ns for head in self._heads()), default=None)
 
     def _heads(self) -> list[Outgoing]:
-        """Per lane the message that its next ack is about, where it was sent."""
+        """The oldest message of each lane, if it was sent."""
         heads = (lane[0] for lane in self._lanes.values() if lane)
         return [head for head in heads if head.connection != NOT_SENT]
 

@@ -1,6 +1,6 @@
-"""Time units and exact numbers of them: one table for settings, queries and inputs.
+"""Time units and exact conversion: one table for settings, queries and inputs.
 
-Inside the program every time is a whole number of nanoseconds; people write ``10 s`` or ``1.5 h``.
+Internally every time is a whole number of nanoseconds; people write ``10 s`` or ``1.5 h``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _WORDS: Final[dict[str, tuple[str, ...]]] = {
 UNITS_READ: Final[dict[str, int]] = {
     **NS_PER,
     **{word: NS_PER[unit] for unit, words in _WORDS.items() for word in words},
-    # No duration of 14 d is written as 2 weeks.
+    # Durations are never printed in weeks: no duration of 14 d becomes 2 weeks.
     **dict.fromkeys(("w", "week", "weeks"), 7 * NS_PER["d"]),
 }
-"""Nanoseconds of each unit that people may write, in lower case; any case is read."""
+"""Nanoseconds of each unit that people may write, in lower case; any case is accepted."""
 _NO_FIXED_LENGTH: Final[dict[str, str]] = {
     "month": "in days, as in 30 d", "quarter": "in days, as in 90 d",
     "year": "in days, as in 365 d",
@@ -31,7 +31,7 @@ _NO_FIXED_LENGTH: Final[dict[str, str]] = {
 
 
 def no_such_unit(name: str) -> tuple[str, str]:
-    """The fault of an unknown unit, and the remedy.
+    """Message about an unknown unit, and the remedy.
 
     >>> no_such_unit("parsec")
     ("unknown time unit 'parsec'", 'use one of ns, us, ms, s, min, h, d')
@@ -46,7 +46,7 @@ def no_such_unit(name: str) -> tuple[str, str]:
 
 
 def exactly(whole: str, fraction: str, scale: int) -> int | None:
-    """The decimal number ``whole.fraction`` times ``scale``; None: that is no whole number.
+    """The decimal number ``whole.fraction`` times ``scale``; None: the result is not whole.
 
     >>> exactly("1", "5", 1000), exactly("0", "0005", 1000)
     (1500, None)

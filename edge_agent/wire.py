@@ -1,9 +1,9 @@
-"""Bytes of the messages: a 4-byte big-endian length, then one msgpack array.
+"""Encoding of messages: a 4-byte big-endian length, then one msgpack array.
 
 The first element is the kind of message; the others follow the fields of its class in
-``messages``. A decoder believes nothing: every type, length, count and range is checked, and
-a broken rule raises ``WireError`` and nothing else. What a column *contains* (codes in
-range, ``ts <= te``) is checked where it is used, by the gateway.
+``messages``. A decoder trusts nothing: every type, length, count and range is checked, and a
+violation raises ``WireError`` only. The content of columns (codes in range, ``ts <= te``) is
+checked by the gateway.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PREFIX_BYTES: Final = 4
 
 
 _PACKER: Final = msgpack.Packer()
-"""One for all: its buffer is 256 KB, and ``pack`` runs without letting another thread in."""
+"""One for all calls: its buffer is 256 KB, and ``pack`` does not release the interpreter lock."""
 
 
 def _fields(message: m.Message) -> list[Any]:
@@ -87,16 +87,16 @@ def encode(message: m.Message) -> bytes:
 
 
 _NAMING: Final = (b"\x9a\x02", b"\x97\x04", b"\x98\x05")
-"""How bodies begin that name clocks: arrays of ten, seven, eight; DATA, BEGIN, SYNC."""
+"""First bytes of bodies that name clocks: arrays of ten, seven, eight; DATA, BEGIN, SYNC."""
 
 
 def names_clocks(data: bytes) -> bool:
-    """Whether an encoded message, as ``encode`` gives it, names clocks."""
+    """Whether a message encoded by ``encode`` names clocks."""
     return data[PREFIX_BYTES : PREFIX_BYTES + 2] in _NAMING
 
 
 def without_clocks(data: bytes) -> bytes:
-    """An encoded DATA or BEGIN that names clocks, as a gateway reads it that knows none."""
+    """Encode a DATA or BEGIN that names clocks for a gateway that does not know them."""
     message = decode(data[PREFIX_BYTES:])
     if isinstance(message, m.Data):
         return encode(message._replace(clocks=None))
@@ -191,7 +191,7 @@ def _texts(value: object, rows: int, name: str, longest: int) -> m.Texts:
     names, codes = _list(value, 2, 2, name)
     _list(names, 1 if codes is None else 0, m.NAMES_MAX, name)
     shortest = 0 if longest == m.TEXT_MAX else 1
-    # Thousands of names in each message: looked at one by one only to say which is wrong.
+    # Thousands of names per message: each one is checked only to find which is wrong.
     if names and not (
         set(map(type, names)) == {str}
         and len(max(names, key=len)) <= longest
@@ -298,7 +298,7 @@ _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
 _LAST_LEFT_OUT: Final[dict[int, Any]] = {
     HELLO: [], WELCOME: [], DATA: None, BEGIN: None, SYNC: None,
 }  # fmt: skip
-"""Default of a last field that is left out: older messages end before it."""
+"""Default of an optional last field: older messages end before it."""
 
 
 def _no_extension(code: int, data: bytes) -> object:
@@ -306,16 +306,16 @@ def _no_extension(code: int, data: bytes) -> object:
 
 
 def decode(body: bytes) -> m.Message:
-    """The message whose msgpack body (without the length prefix) is ``body``.
+    """Decode a msgpack body (without the length prefix).
 
     Raises:
-        WireError: anything else than a correct message; ``reason`` is one of ``msgpack type
-            length range version stream attr_type kind``.
+        WireError: the message is not correct; ``reason`` is one of ``msgpack type length range
+            version stream attr_type kind``.
     """
     try:
         return _read(_unpacked(body))
     except WireError as error:
-        # A HELLO has a token, and what is kept of a message is kept for people.
+        # A HELLO contains a token, and kept samples are shown to people.
         raise WireError(error.reason, error.detail, b"" if _is_hello(body) else body) from error
 
 
@@ -365,10 +365,10 @@ _TLS: Final = "; this is TLS, which needs [tls] on both sides"
 
 
 class Decoder:
-    """Cuts one connection's bytes into messages, keeping at most ``limit`` + 4 + one read."""
+    """Splits one connection's bytes into messages; keeps at most ``limit`` + 4 + one read."""
 
     def __init__(self, limit: int = m.MESSAGE_MAX) -> None:
-        """``limit``: longest body [bytes] that is accepted from now on; may be changed."""
+        """``limit``: longest accepted body [bytes]; may be changed later."""
         self.limit = limit
         self._rest = bytearray()
         self._broken = False
@@ -379,16 +379,17 @@ class Decoder:
         return len(self._rest)
 
     def feed(self, data: bytes) -> Iterator[m.Message]:
-        """The messages that ``data`` completes, in order; take them all before the next call.
+        """Return the messages that ``data`` completes, in order; take them all before the next
+        call.
 
         Raises:
-            WireError: at the place of the fault, after the good messages before it; the stream
-                cannot be read on, and every later call raises ``broken``.
+            WireError: at the fault, after the valid messages before it; the stream is then
+                unusable, and every later call raises ``broken``.
         """
         if self._broken:
             raise WireError("broken", "more bytes after a fault")
         if not self._rest and self._size(data) == len(data) - PREFIX_BYTES > 0:
-            yield self._decoded(bytes(data[PREFIX_BYTES:]))  # one message, as they mostly come
+            yield self._decoded(bytes(data[PREFIX_BYTES:]))  # one whole message, the usual case
             return
         self._rest += data
         while len(self._rest) >= PREFIX_BYTES:
@@ -400,7 +401,7 @@ class Decoder:
             yield self._decoded(body)
 
     def _size(self, data: bytes | bytearray) -> int:
-        """Of the message that begins here."""
+        """Size of the message that begins here [bytes]."""
         size = int.from_bytes(data[:PREFIX_BYTES], "big")
         if not 1 <= size <= self.limit and len(data) >= PREFIX_BYTES:
             self._broken = True

@@ -1,28 +1,27 @@
-"""From the readings of one stream to intervals: where each begins and ends (SPEC 4.10, L10 5.4).
+"""Conversion of one stream's readings to intervals, with begin and end (SPEC 4.10, L10 5.4).
 
-Sans-IO: the caller hands in readings and the monotonic clock, ``outputs()`` gives the begins and
-intervals to send. They are a function of the readings and of when these were handed in; when timers
-fire, and how readings were cut into batches, makes no difference. The rules, for each thing
-(``by``) apart:
+Sans-IO: the caller passes readings and the monotonic clock; ``outputs()`` returns the begins and
+intervals to send. They depend only on the readings and the times at which these were passed, not on
+when timers fire or how readings were grouped into batches. The rules, per thing (``by``):
 
 * An interval begins at the first reading of its state. It ends (``te``) at the first reading of
-  the next one: bands and states hold until something else is seen. Presence is seen in readings
-  alone, so it ends at the last of them.
-* After ``gap`` without a reading it has ended at the last one, cut ``gap`` (of presence that is
-  its natural end: null). A later reading shows the gap by its time; where none comes, the
-  monotonic clock does, ``gap`` + ``lag`` after the last one was handed in.
-* Its begin (IBP) is sent at once; with ``min``, when a reading shows that it lasts so long. So no
+  the next one: bands and states last until something else is read. Presence is known from readings
+  only, so it ends at the last of them.
+* After ``gap`` without a reading it has ended at the last one, cut ``gap`` (for presence this is
+  the natural end: null). A later reading shows the gap by its time; without one, the monotonic
+  clock does, ``gap`` + ``lag`` after the last reading was passed.
+* Its begin (IBP) is sent at once; with ``min``, when a reading shows that it lasts that long. So no
   begin of a short interval is sent, and none is retracted. An interval that ends long enough, but
   before a reading has shown it, has no IBP.
 * At ``max`` it is split, cut ``max``: its next piece begins where this one ends, is sent at once,
   and may have any length. So nothing is sent later than ``max + gap + lag`` after its begin.
-* A reading older than the thing's last one is left out and counted, unless it is older by more than
+* A reading older than the thing's last one is dropped and counted, unless it is older by more than
   ``clock_step``: then the clock was set back, and the interval ends at its last reading, cut
   ``clock``. A clock that is set forward looks like a gap. A reading with another stamping clock
-  than the one before (``take``) ends the interval in the same way: an interval has one clock.
-* A reading without a value (null, NaN, a text for a number) is left out and counted.
-* At the end of the stream open intervals end at their last readings, cut ``eos``; where
-  ``keys_max`` are open, the oldest ends likewise, cut ``full``.
+  than the previous one (``take``) ends the interval in the same way: an interval has one clock.
+* A reading without a value (null, NaN, a text for a number) is dropped and counted.
+* At the end of the stream open intervals end at their last readings, cut ``eos``; if ``keys_max``
+  are open, the oldest ends likewise, cut ``full``.
 
 >>> settings = AbstractSettings(stream="r", into="i", kind="bands", value="v",
 ...                             bands=("LOW", 50, "MEDIUM", 100, "HIGH"))
@@ -51,13 +50,13 @@ from slackwater.edge_agent.packing import Row
 
 
 Label = Callable[[Any, str | None], str | None]
-"""From a reading's value and the type of the open interval (None: there is none) to the type that
-the reading shows; None: it has no value."""
+"""Maps a reading's value and the open interval's type (None: none is open) to the type that the
+reading shows; None: it has no value."""
 _TRUTH: Final = {True: "true", False: "false"}
 
 
 def label_of(settings: AbstractSettings) -> Label:
-    """Label of readings: the type that each shows.
+    """Return the function that gives a reading's type.
 
     >>> settings = AbstractSettings(stream="r", into="i", kind="bands", value="v",
     ...                             bands=("LOW", 50, "HIGH"), hysteresis=5)
@@ -84,10 +83,10 @@ def _band(settings: AbstractSettings) -> Label:
                 floor, top = within[current]
                 if floor < value <= top:
                     return current
-            # NaN is below and above nothing.
+            # NaN compares false with everything.
             return names[bisect_left(edges, value)] if value == value else None  # noqa: PLR0124
         except TypeError:
-            return None  # nothing, or a text
+            return None  # null, or a text
 
     return band
 
@@ -104,16 +103,15 @@ def _state(prefix: str) -> Label:
     return state
 
 
-# From the readings of one stream to intervals: where each begins and ends (SPEC 4.10, L10 5.4).
+# Conversion of one stream's readings to intervals, with begin and end (SPEC 4.10, L10 5.4).
 
 
 Key = tuple[Any, ...]
-"""Values of the attributes ``by``; behind them the device that stamps, where that is not the
-agent."""
+"""Values of the attributes ``by``, followed by the stamping device unless it is the agent."""
 Reading = tuple[Key, int, Any]
 """Thing, time [ns, source's clock] and value."""
 ABSTRACTIONS_MAX: Final = 64
-"""Of one agent."""
+"""Most abstractions of one agent."""
 _STALE_MAX: Final = 1024
 """Alarms of ended intervals that are kept, in addition to one per open interval."""
 
@@ -128,7 +126,7 @@ class IntervalBegin(NamedTuple):
 
 
 class EndedInterval(NamedTuple):
-    """An interval."""
+    """An interval that has ended."""
 
     ts: int
     te: int
@@ -141,7 +139,9 @@ class EndedInterval(NamedTuple):
 
 
 class UnfinishedInterval:
-    """An interval that has not ended. ``last``: its last reading; ``mono_ns``: when that came."""
+    """An open interval. ``last``: time of its last reading; ``mono_ns``: arrival of that
+    reading.
+    """
 
     __slots__ = (
         "begin_sent",
@@ -167,22 +167,22 @@ class UnfinishedInterval:
         self.clock: str | None = None
         """Clock that stamped its readings; None: the source's own."""
         self.continued = False
-        """Whether it continues one that was split."""
+        """Whether it continues an interval that was split."""
 
 
 class Abstraction:
-    """One ``[[abstract]]``. See the module."""
+    """One ``[[abstract]]`` table; see the module."""
 
     def __init__(self, settings: AbstractSettings, place: int = 0, first: int = 0) -> None:
-        """``place``: among the abstractions of its agent, in [0, 64); ``first``: ids count from
-        here: above all counts of earlier starts of the source, as far as the device knows.
+        """``place``: index among the abstractions of its agent, in [0, 64); ``first``: first count
+        for ids, above all counts of earlier starts of the source that the device knows.
         """
         assert 0 <= place < ABSTRACTIONS_MAX
         self.settings = settings
         self.counts: Counter[str] = Counter()
         """Readings: ``readings no_value backwards``. Intervals: ``intervals begins too_short``."""
         self.touched: set[Key] | None = None
-        """Things whose state has changed since the set was emptied; None: not watched."""
+        """Things whose state has changed since the set was cleared; None: not tracked."""
         self._place = place
         self.next = first
         self._label = label_of(settings)
@@ -192,7 +192,7 @@ class Abstraction:
         self._due: list[tuple[int, int, Key]] = []
         self._outputs: list[IntervalBegin | EndedInterval] = []
         self._clock: str | None = None
-        """Clock of the readings that are being taken."""
+        """Clock of the readings in ``take``."""
 
     def outputs(self) -> list[IntervalBegin | EndedInterval]:
         """Begins and intervals to send, in this order. Drained."""
@@ -200,7 +200,7 @@ class Abstraction:
         return made
 
     def take(self, readings: Iterable[Reading], mono_ns: int, clock: str | None = None) -> None:
-        """Readings in the order of the device, at hand now; ``clock``: the clock that stamped
+        """Take readings in the device's order, as they arrive; ``clock``: the clock that stamped
         them.
         """
         self.wake(mono_ns)
@@ -247,11 +247,11 @@ class Abstraction:
             self.counts["no_value"] += valueless
 
     def next_wake(self) -> int | None:
-        """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
+        """Monotonic instant [ns] at which ``wake`` is due; None: no timer runs."""
         return self._due[0][0] if self._due else None
 
     def wake(self, mono_ns: int) -> None:
-        """Ends what has been silent for too long; harmless when nothing has."""
+        """End intervals that have been silent for too long; harmless if there are none."""
         due = self._due
         while due and due[0][0] <= mono_ns:
             alarm_at, id_, key = heapq.heappop(due)
@@ -259,26 +259,26 @@ class Abstraction:
             if interval is None or interval.id != id_:
                 continue
             at = self._alarm(interval)[0]
-            # Put back even when it is due by now: what ends first is sent first.
+            # Pushed back even if it is due by now, so that intervals are sent in order of ending.
             if at > alarm_at:
                 heapq.heappush(due, (at, id_, key))
             else:
                 self._end(interval, interval.last, self._natural)
 
     def finish(self) -> None:
-        """No reading will come any more."""
+        """End all open intervals: no further reading will arrive."""
         for interval in list(self._open.values()):
             self._end(interval, interval.last, "eos")
         self._due.clear()
 
     def oldest(self) -> int | None:
-        """The earliest begin of an open interval [ns, source's clock]; None: there is none."""
+        """The earliest begin of an open interval [ns, source's clock]; None: none is open."""
         return min((each.ts for each in self._open.values()), default=None)
 
     # --- state
 
     def state_of(self, key: Key) -> list[Any] | None:
-        """State of a thing's open interval, as plain data; None: it has none."""
+        """State of a thing's open interval as plain data; None: it has none."""
         each = self._open.get(key)
         if each is None:
             return None
@@ -288,7 +288,7 @@ class Abstraction:
         return state if each.clock is None else [*state, each.clock]
 
     def restore(self, key: Key, state: list[Any], mono_ns: int) -> None:
-        """Goes on with an interval; its silence counts from now."""
+        """Continue an interval; its silence counts from now."""
         type_, ts, last, id_, readings, begin_sent, continued, *clock = state
         interval = UnfinishedInterval(key, type_, ts, id_, mono_ns)
         interval.last, interval.readings = last, readings
@@ -345,7 +345,7 @@ class Abstraction:
             )
 
     def _jump(self, interval: UnfinishedInterval, value: Any, ts: int, mono_ns: int) -> None:
-        """A reading from before the last one, or from after a gap."""
+        """Handle a reading of another clock, before the last reading, or after a gap."""
         if interval.clock != self._clock:
             self._end(interval, interval.last, "clock")
         elif ts < interval.last:
@@ -355,7 +355,7 @@ class Abstraction:
             self._end(interval, interval.last, "clock")
         else:
             self._end(interval, interval.last, self._natural)
-        label = self._label(value, None)  # the former band does not count
+        label = self._label(value, None)  # hysteresis of the former band does not apply
         assert label is not None
         self._begin(interval.key, label, ts, mono_ns)
 
@@ -391,14 +391,14 @@ class Abstraction:
         )
 
 
-# From events of a stream to the readings of an abstraction: thing, time and value.
+# Conversion of a stream's events to the readings of an abstraction: thing, time and value.
 
 
 class EventReader:
-    """Hands the events of one stream to one abstraction."""
+    """Passes the events of one stream to one abstraction."""
 
     def __init__(self, machine: Abstraction, schema: StreamSchema) -> None:
-        """``schema``: of the stream that is read."""
+        """``schema``: of the stream of readings."""
         self.machine = machine
         names = list(schema.attrs)
         settings = machine.settings
@@ -411,7 +411,7 @@ class EventReader:
         return not self._only or type_ in self._only
 
     def take(self, rows: Sequence[Row], mono_ns: int) -> None:
-        """Events, at hand now."""
+        """Take events as they arrive."""
         if self._only:
             rows = [row for row in rows if row.type in self._only]
         for name, some in groupby(rows, attrgetter("clock")):
@@ -421,7 +421,7 @@ class EventReader:
         place = self._value
         thing = _picker(self._by)
         if clock is not None:
-            # Of one device, whose clock has another name when it was set or is in doubt.
+            # All rows are of one device; its clock's name changes with steps and doubt.
             attrs_of, device = thing, device_of(clock)
 
             def thing(attrs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -433,7 +433,7 @@ class EventReader:
 
 
 def _picker(places: Sequence[int]) -> Any:
-    """From attributes to a tuple of those at ``places``."""
+    """Return a function from attributes to the tuple of those at ``places``."""
     if len(places) > 1:
         return itemgetter(*places)
     if places:

@@ -1,4 +1,6 @@
-"""Settings of the intervals that an agent makes of one stream (SPEC 4.10), checked when made."""
+"""Settings of the intervals that an agent makes from one stream (SPEC 4.10), checked on
+creation.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ PRESENCE: Final = "presence"
 STATES: Final = "states"
 KINDS: Final = (BANDS, PRESENCE, STATES)
 CUT: Final = "cut"
-"""Attribute of an interval: why it ended before its state did; null: it ended by itself."""
+"""Attribute of an interval: why it ended before its state did; null: it ended naturally."""
 READINGS: Final = "readings"
 """Attribute of an interval: number of its readings."""
 PIECES_MAX: Final = 1000
@@ -29,25 +31,25 @@ class AbstractSettings:
     """One abstraction: the settings of an ``[[abstract]]`` table.
 
     Attributes:
-        stream: whose readings are read.
-        into: the stream of the intervals, which no input writes to.
-        kind: ``bands`` of a number, ``presence`` of whatever is read, or runs of equal ``states``.
-        by: attributes that tell one thing from another (a tag, a shelf); copied to its intervals.
-        value: the attribute that has the number or the state.
+        stream: stream of the readings.
+        into: stream of the intervals, to which no input writes.
+        kind: ``bands`` of a number, ``presence`` of readings, or runs of equal ``states``.
+        by: attributes that identify a thing (a tag, a shelf); copied to its intervals.
+        value: the attribute with the number or the state.
         bands: names and the edges between them, as ``("LOW", 50, "MEDIUM", 100, "HIGH")``:
             LOW <= 50 < MEDIUM <= 100 < HIGH. A name is the type of its intervals.
-        hysteresis: a band is left when the number has passed its edge by so much.
-        type: of intervals of presence; what types of states begin with.
-        only: types of events that are readings; others pass. Empty: all are.
-        gap_ns: after so long without a reading an interval has ended at its last one; 0: never.
-        min_ns: intervals shorter than this are not sent at all.
-        max_ns: longer ones are split; 0: never.
-        lag_ns: how long after it happened a reading is at hand, at most.
-        clock_step_ns: a reading older by more than this than the one before shows that the clock
-            was set back; one that is older by less is left out.
+        hysteresis: a band ends when the number has passed its edge by this much.
+        type: type of presence intervals; prefix of the types of states.
+        only: types of events that are readings; others pass unchanged. Empty: all are.
+        gap_ns: after this long without a reading an interval has ended at its last one; 0: never.
+        min_ns: shorter intervals are not sent.
+        max_ns: longer intervals are split; 0: never.
+        lag_ns: longest time from a reading to its arrival at the agent.
+        clock_step_ns: a reading older than the previous one by more than this shows that the clock
+            was set back; one that is older by less is dropped.
         begins: whether the begin of an interval is sent (IBP).
-        keep: whether the readings are sent, too.
-        keys_max: number of things that may have an open interval at once.
+        keep: whether the readings are sent as well.
+        keys_max: most things with an open interval at once.
     """
 
     stream: str
@@ -69,7 +71,7 @@ class AbstractSettings:
     keys_max: int = 100_000
 
     def __post_init__(self) -> None:
-        """Raises SettingsError, whose message begins with the setting."""
+        """Raises SettingsError, whose message begins with the setting's name."""
         if self.kind not in KINDS:
             raise SettingsError(f"kind: {self.kind!r} is none of {', '.join(KINDS)}")
         check_name(self.into, "into")
@@ -86,27 +88,27 @@ class AbstractSettings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of bands, from the lowest one up."""
+        """Names of the bands, from lowest to highest."""
         return tuple(str(name) for name in self.bands[::2])
 
     @property
     def edges(self) -> tuple[float, ...]:
-        """Between bands: a number at an edge is in the band below it."""
+        """Edges between bands; a number at an edge is in the band below it."""
         return tuple(edge for edge in self.bands[1::2] if not isinstance(edge, str))
 
     @property
     def silence_ns(self) -> int:
-        """After so long without a reading, by the monotonic clock, an interval is ended; 0: never.
+        """Silence by the monotonic clock after which an interval is ended; 0: never.
 
-        ``lag_ns`` is in it, as a reading may have happened in time and still be under way.
+        Includes ``lag_ns``, because a reading may have happened in time and not have arrived yet.
         """
         return self.gap_ns + self.lag_ns if self.gap_ns else 0
 
     def schema(self, readings: StreamSchema) -> StreamSchema:
-        """Of the stream ``into``.
+        """Schema of the stream ``into``.
 
         Raises:
-            SettingsError: an attribute is not one of ``readings``, or not of the right type.
+            SettingsError: an attribute is not in ``readings``, or has the wrong type.
         """
         for name in (*self.by, *((self.value,) if self.value else ())):
             if name not in readings.attrs:

@@ -1,8 +1,8 @@
-"""Open intervals as names and values for the journal, and back.
+"""Conversion of open intervals to names and values for the journal, and back.
 
-An abstraction goes on with those that the same settings have made. What other settings have left
-(a file that was edited while the agent was down) is ended at its last reading, cut ``eos``: nobody
-else can tell its end.
+An abstraction continues intervals that the same settings have made. Intervals of other settings
+(the file was edited while the agent was down) are ended at their last readings, cut ``eos``,
+because their ends cannot be determined.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from slackwater.edge_agent.outbox.spool import Record
 from slackwater.edge_agent.packing import Row, columns_of, data_message, encoded_data
 
 _ROWS_MAX = 1000
-"""Rows of one message of ended intervals."""
+"""Rows per message of ended intervals."""
 
 
 def fingerprint(settings: AbstractSettings) -> int:
-    """Tells what other settings have made."""
+    """Identifies settings, to recognise intervals of others."""
     return zlib.crc32(repr(settings).encode())
 
 
 def changes_of(machine: Abstraction) -> list[Change]:
-    """What has changed since the last call; none where changes are not watched."""
+    """Changes since the last call; empty if changes are not tracked."""
     touched = machine.touched
     if not touched:
         return []
@@ -47,10 +47,10 @@ def changes_of(machine: Abstraction) -> list[Change]:
 
 
 def resume(outbox: Outbox, machines: Sequence[Abstraction], mono_ns: int) -> int:
-    """Gives ``machines`` the intervals that ``outbox`` has open; ends those of others.
+    """Give ``machines`` their open intervals from ``outbox``; end those of other settings.
 
     Returns:
-        How many were ended.
+        The number of ended intervals.
     """
     found = _found(outbox)
     for machine in machines:
@@ -61,12 +61,12 @@ def resume(outbox: Outbox, machines: Sequence[Abstraction], mono_ns: int) -> int
 
 
 def end_all(outbox: Outbox) -> int:
-    """Ends every interval that ``outbox``, of an earlier start, has open; gives how many."""
+    """End all open intervals of ``outbox``, an earlier start; return their number."""
     return _end(outbox, _found(outbox))
 
 
 def interval_rows(schema: StreamSchema, ended: Collection[EndedInterval]) -> list[Row]:
-    """Events of the stream ``into``, whose attributes are ``by``, ``cut`` and ``readings``."""
+    """Ended intervals as rows of the stream ``into``, with ``by``, ``cut`` and ``readings``."""
     assert list(schema.attrs)[-2:] == [CUT, READINGS]
     return [
         Row(
@@ -85,7 +85,7 @@ _Found = tuple[Key, str, list[Any]]
 
 
 def _found(outbox: Outbox) -> dict[int, list[_Found]]:
-    """By fingerprint: the thing, the stream of its interval, and its state."""
+    """Fingerprint -> thing, stream of its intervals, and state, per open interval."""
     found: dict[int, list[_Found]] = defaultdict(list)
     for name, value in outbox.intervals.found.items():
         mark, key = msgpack.unpackb(name)
