@@ -1,1 +1,1 @@
-"""gateway of the engine."""
+"""Gateway core of the engine: admits sources, numbers and logs their records, and sends acks."""

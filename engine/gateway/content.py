@@ -1,7 +1,7 @@
-"""What the columns of a ``Data`` message contain: checked at once, column by column.
+"""Checks of the content of ``Data`` messages, column by column.
 
-The wire has checked lengths and counts; here are the rules that need the stream's schema or a
-look at the elements.
+The wire protocol has checked lengths and counts; these rules need the stream's schema or the
+values.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from slackwater.edge_agent.messages import CELLS_MAX, Data, Packed, StreamSchema
 from slackwater.edge_agent.pull_back import BatchSlice, EventBatch, Events
 from slackwater.edge_agent.records import TIME_MAX_NS
 
-# What sources declare: equal schemas are kept once, and only while somebody is connected.
+# Schemas that sources declare: equal ones are stored once, while some declaring source is
+# connected.
 #
-# A HELLO of 64 KB becomes 260 KB of Python objects, so they are counted, and given back when the
-# last connection of the last source that declared them is gone: the next HELLO brings them again.
-# Types of attributes are kept for as long as the log may have them: for good, or, when nothing of a
-# source was ever recorded, until it leaves.
+# A HELLO of 64 KB becomes 260 KB of Python objects. They are counted, and freed when the last
+# connection of the last source that declared them closes: the next HELLO brings them again. Types
+# of attributes are kept while the log may contain them: permanently or, if nothing of a source was
+# ever recorded, until it leaves.
 
 
 SITE_ATTRS_MAX: Final = 1024
 _OBJECT_BYTES: Final = 200
-"""Charged per name in addition to its characters: measured with msgpack's strings in dicts."""
+"""Charged per name in addition to its characters; measured with msgpack's strings in dicts."""
 
 Schemas = tuple[StreamSchema, ...]
 
 
-class Refusal(Exception):  # noqa: N818 - a peer is refused; nothing went wrong here
-    """A HELLO that is not accepted. ``retry``: the same HELLO may be accepted later.
+class Refusal(Exception):  # noqa: N818 - a refusal is not an error of the gateway
+    """A HELLO that is refused. ``retry``: the same HELLO may be accepted later.
 
     ``above``: see ``edge_agent.messages.ErrorMessage``.
     """
@@ -49,13 +50,13 @@ class Refusal(Exception):  # noqa: N818 - a peer is refused; nothing went wrong 
 
 
 def digest(schemas: Schemas) -> bytes:
-    """Tells declarations apart; attributes count in their order."""
+    """Digest that identifies a declaration; the order of attributes matters."""
     text = repr([(schema.name, list(schema.attrs.items())) for schema in schemas])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class SchemaStore:
-    """Declarations in use, and every site's attribute types; ``bytes`` of both."""
+    """Declarations in use, and each site's attribute types; ``bytes``: memory of both."""
 
     def __init__(self, attr_types: Mapping[str, Mapping[str, str]]) -> None:
         self.bytes = 0
@@ -65,7 +66,7 @@ class SchemaStore:
             self.claim(site, (StreamSchema("", dict(types)),))
 
     def new_types(self, site: str, schemas: Schemas) -> dict[str, str]:
-        """The attributes among ``schemas`` that the site has not had yet.
+        """The attributes in ``schemas`` that the site has not had yet.
 
         Raises:
             Refusal: ``attr_type`` (an attribute has another type elsewhere at the site) or
@@ -88,7 +89,9 @@ class SchemaStore:
         return (0 if declared in self._used else _cost(schemas)) + _names_cost(new)
 
     def hold(self, declared: bytes, schemas: Schemas) -> Schemas:
-        """One copy of ``schemas``, whose digest is ``declared``, until as many ``release``."""
+        """The shared copy of ``schemas``, whose digest is ``declared``; call ``release`` once per
+        call.
+        """
         kept, users, cost = self._used.get(declared) or (schemas, 0, _cost(schemas))
         if not users:
             self.bytes += cost
@@ -96,7 +99,7 @@ class SchemaStore:
         return kept
 
     def release(self, declared: bytes) -> None:
-        """Takes back one ``hold``."""
+        """Undo one ``hold``."""
         kept, users, cost = self._used[declared]
         if users > 1:
             self._used[declared] = (kept, users - 1, cost)
@@ -105,7 +108,7 @@ class SchemaStore:
             self.bytes -= cost
 
     def claim(self, site: str, schemas: Schemas) -> None:
-        """The log may have the attributes of ``schemas`` at ``site`` from now on."""
+        """Record that the log may have the attributes of ``schemas`` at ``site`` from now on."""
         known = self._attr_types.setdefault(site, {})
         for schema in schemas:
             for name, kind in schema.attrs.items():
@@ -114,7 +117,7 @@ class SchemaStore:
                 self.bytes += 0 if users else _names_cost((name,))
 
     def give_up(self, site: str, schemas: Schemas) -> None:
-        """Takes back one ``claim``: nothing with these attributes was recorded because of it."""
+        """Undo one ``claim``: nothing with these attributes was recorded because of it."""
         known = self._attr_types[site]
         for schema in schemas:
             for name in schema.attrs:
@@ -142,27 +145,27 @@ INT: Final = np.dtype("<i8")
 FLOAT: Final = np.dtype("<f8")
 CODE: Final = np.dtype("<i4")
 _SIZES: Final = {"int": 8, "float": 8, "bool": 1}
-"""Bytes of an element, by the type of the attribute."""
+"""Bytes of an element, by attribute type."""
 _FEW: Final = 32 if sys.byteorder == "little" else 0
-"""Up to so many elements Python's own minimum takes less than a call of NumPy."""
+"""Up to this many elements, Python's own minimum is faster than a NumPy call."""
 
 
 class ContentRefused(WireError):  # noqa: N818 - a refusal is expected traffic
-    """A message whose numbers are known but whose columns the engine could not read.
+    """A message with valid numbers whose columns the engine could not read.
 
-    ``rows``: how many of its events had not come before.
+    ``rows``: number of its events that had not arrived before.
     """
 
     rows = 0
 
 
 def check_data(data: Events, schema: StreamSchema) -> None:
-    """Refuses a message that the engine could not read.
+    """Refuse a message that the engine could not read.
 
     Raises:
-        ContentRefused: ``attrs`` (not those of the schema), ``cells`` (rows times attributes that
-            are given beyond CELLS_MAX), ``time`` (beyond the years 1823-2116), ``te`` (an event
-            that ends before it begins), ``codes`` (outside their dictionary) or ``infinite``.
+        ContentRefused: ``attrs`` (not the schema's), ``cells`` (rows times present attributes
+            beyond CELLS_MAX), ``time`` (outside the years 1823-2116), ``te`` (an event ends before
+            it begins), ``codes`` (outside their dictionary) or ``infinite``.
     """
     if isinstance(data, BatchSlice):
         whole = data.batch
@@ -195,7 +198,7 @@ def _check_columns(data: Data, schema: StreamSchema) -> None:
         if isinstance(column, Values):
             if len(column.values) != rows * _SIZES.get(kind, -1):
                 raise ContentRefused("attrs", f"attribute {name} is not a column of type {kind}")
-            # A sum is not finite where an element is not, and rarely elsewhere: looked at below.
+            # A sum is infinite or NaN if an element is, and rarely otherwise: checked below.
             if kind == "float" and not (
                 rows <= _FEW and isfinite(sum(memoryview(column.values).cast("d")))
             ):
@@ -204,7 +207,7 @@ def _check_columns(data: Data, schema: StreamSchema) -> None:
             if kind != "str":
                 raise ContentRefused("attrs", f"attribute {name} is not of type {kind}")
             _check_codes(column, rows, name)
-    # Of all columns at once: what NumPy takes for a call is more than for some hundred numbers.
+    # For all columns at once: a NumPy call costs more than some hundred numbers.
     if floats and np.logical_or.reduce(np.isinf(np.frombuffer(b"".join(floats), FLOAT))):
         for (name, kind), column in zip(schema.attrs.items(), data.attrs, strict=True):
             if kind == "float" and isinstance(column, Values):
@@ -212,7 +215,7 @@ def _check_columns(data: Data, schema: StreamSchema) -> None:
 
 
 def _sound(whole: EventBatch, schema: StreamSchema) -> bool:
-    """Whether all rows of a batch are right; if they are, that is kept with it."""
+    """Whether all rows of a batch are valid; a positive result is stored in the batch."""
     if len(whole.data.attrs) != len(schema.attrs):
         return False
     try:
@@ -228,7 +231,7 @@ def _check_times(column: Packed, rows: int, name: str) -> None:
         few = memoryview(column).cast("q")
         wrong = min(few) < -TIME_MAX_NS or max(few) > TIME_MAX_NS
     else:
-        # One comparison for both ends: below -TIME_MAX_NS wraps to a huge unsigned number.
+        # One comparison for both bounds: below -TIME_MAX_NS wraps to a huge unsigned number.
         from_least = np.frombuffer(column, INT) + TIME_MAX_NS
         wrong = bool(np.maximum.reduce(from_least.view(np.uint64)) > 2 * TIME_MAX_NS)
     if wrong:

@@ -1,14 +1,16 @@
-"""Gateway core: from many connections to one arrival log per site, and acks back.
+"""Gateway core: many connections write one arrival log per site and get acks back.
 
-Sans-IO: bytes, datagrams and the engine's clock are handed in, ``outputs()`` says what to send.
-Arrival is the engine's clock when the bytes came, made monotone. Whatever a peer sends, the
-gateway refuses, counts and keeps it, or records it; it acks what the sink has made durable.
-Numbers of a message whose *content* is refused count as received (the message is kept in the
-dead letters), since resending the same bytes would not help; the engine sees them as missing.
+Sans-IO: the caller passes bytes, datagrams and the engine's clock; ``outputs()`` returns what to
+send. Arrival is the engine's clock when the bytes came, made monotone. The gateway either records
+what a peer sends, or refuses, counts and keeps it. It acks what the sink has made durable.
 
-A sink that fails (OSError) is tried again; nothing is acked until then, and when the memory for
-what waits is full, peers must come back later. For a slow sink it waits: the gateway is
-``congested``, its driver reads no more. What it must know of a log it goes on with is handed in.
+Numbers of a message whose *content* is refused count as received (the message is kept in the dead
+letters), because resending the same bytes would not help; the engine sees them as missing.
+
+After a failure of the sink (OSError) writing is retried; nothing is acked until it succeeds, and
+when the memory for waiting frames is full, peers are told to come back later. While the sink is
+slow the gateway is ``congested``, and its driver stops reading. What it must know of a log that it
+continues is passed as ``Recalled``.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ from slackwater.engine.gateway.peers import Admission, Lane, Peer, Source
 from slackwater.engine.gateway.recall import Recalled
 from slackwater.engine.gateway.settings import Addresses, GatewaySettings
 
-# From closed frames to what may be acked: frames go to the sink, and are durable when it says so.
+# From closed frames to acks: frames go to the sink and are durable when it says so.
 #
-# A sink that writes in a thread of its own answers ``flush`` with LATER. What was in frames until
-# then, a *flight*, is durable when the sink says so. While it is behind, few flights wait: frames
-# stay open and become larger, so that a slow disk gets fewer and larger writes.
+# A sink that writes in its own thread answers ``flush`` with LATER. The content of frames up to
+# then, a *flight*, is durable when the sink reports it. While the sink is behind, few flights wait:
+# frames stay open and grow, so that a slow disk gets fewer and larger writes.
 
 
 FLIGHTS_MAX: Final = 16
-"""A frame is held open while so many flights wait for the sink."""
+"""While this many flights wait for the sink, frames stay open."""
 
 
 class _Flight(NamedTuple):
-    """``written``: up to which number each lane is in it; ``bytes``: of its frames, about."""
+    """``written``: per lane, the number up to which it is included; ``bytes``: approximate size."""
 
     sources: list[Source]
     written: list[tuple[Lane, int]]
@@ -58,12 +60,12 @@ class _Flight(NamedTuple):
 
 
 class Commits:
-    """What the sink was given, and what of it is durable.
+    """What the sink was given, and how much of it is durable.
 
     Attributes:
-        error: why the sink failed when it was last tried; None: it did not.
-        waiting_bytes: of all frames in the making, and of those that are not durable.
-        due: something waits for ``flush``.
+        error: the sink's failure at the last attempt; None: there was none.
+        waiting_bytes: size of all open frames and of those that are not durable.
+        due: whether ``flush`` has something to do.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -72,7 +74,7 @@ class Commits:
         self.due = False
         self._sink = sink
         self._written: dict[Source, None] = {}
-        """Sources of frames that the sink has taken, and is to be asked for."""
+        """Sources with records in frames that the sink has and was not asked to flush."""
         self._bytes = 0
         self._unflushed = False
         self._flights: deque[_Flight] = deque()
@@ -80,14 +82,14 @@ class Commits:
 
     @property
     def room(self) -> bool:
-        """Whether frames that are due may be closed; else they are held until ``flushed``."""
+        """Whether due frames may be closed; otherwise they stay open until ``flushed``."""
         return len(self._flights) < FLIGHTS_MAX and not (self._flights and self.error)
 
     def append(self, site: Site) -> None:
-        """Closes the site's frame and gives it to the sink.
+        """Close the site's frame and give it to the sink.
 
         Raises:
-            OSError: of the sink; the frame stays open.
+            OSError: from the sink; the frame stays open.
         """
         if site.builder.rows:
             self._sink.append(site.builder.build())
@@ -100,10 +102,10 @@ class Commits:
         self.due = self._unflushed or bool(self._written)
 
     def flush(self) -> Iterable[Source]:
-        """Ask the sink for progress; returns the sources with more durable events.
+        """Ask the sink for progress; return the sources with more durable events.
 
         Raises:
-            OSError: of the sink; call again.
+            OSError: from the sink; call again.
         """
         later = self._sink.flush() is LATER if self._unflushed else False
         self._unflushed = False
@@ -114,7 +116,7 @@ class Commits:
         if later:
             return ()
         if len(self._flights) > 1:
-            # Nothing of it is in a frame, but what was said before it must be durable first.
+            # No record of these is in a frame, but earlier messages must be durable first.
             last = self._flights.pop()
             before = self._flights.pop()
             joined = {**dict.fromkeys(before.sources), **dict.fromkeys(last.sources)}
@@ -124,7 +126,7 @@ class Commits:
         return self._landed(1)
 
     def flushed(self, count: int) -> Iterable[Source]:
-        """The sink has done ``count`` flushes in all; as ``flush``."""
+        """Take the sink's report of ``count`` flushes in all; return as ``flush``."""
         new, self._done = count - self._done, count
         return self._landed(new)
 
@@ -140,7 +142,7 @@ class Commits:
         return sources
 
 
-# Gateway core: from many connections to one arrival log per site, and acks back.
+# Gateway core: many connections write one arrival log per site and get acks back.
 
 
 __all__ = [
@@ -154,27 +156,27 @@ __all__ = [
 ]
 
 TIMERS_PER_WAKE: Final = 64
-"""A call of ``wake`` does no more than so many, and is due again at once: thousands of sites that
-are due together must not keep the driver from its connections."""
+"""Most timers per ``wake``, which is then due again at once: thousands of sites that are due
+together must not keep the driver from its connections."""
 _COMMIT: Final = "commit"
 
 
 class GatewayCore:
-    """All connections of one gateway. ``connection`` is any hashable key, never used twice."""
+    """All connections of one gateway. ``connection`` is a unique hashable key."""
 
     def __init__(
         self, settings: GatewaySettings, sink: Sink, dead_letters: DeadLetters | None = None,
         recalled: Recalled | None = None,
     ) -> None:  # fmt: skip
-        """``recalled``: of the log that ``sink`` goes on with; None: it is a new one."""
+        """``recalled``: knowledge of the log that ``sink`` continues; None: a new log."""
         recalled = Recalled() if recalled is None else recalled
         self.settings = settings
         self.dead_letters = DeadLetters() if dead_letters is None else dead_letters
         self.counts: Counter[tuple[str, str, str]] = Counter()
-        """By (site, source, reason), both "" before they are known. Of events: ``received`` =
+        """By (site, source, reason), the first two "" while unknown. Events: ``received`` =
         ``recorded`` + ``duplicate`` + ``refused`` + ``put_off``, and ``given_up``;
-        ``reused`` is part of ``recorded``; all others:
-        messages, connections, datagrams, ``sink_failed``."""
+        ``reused`` is part of ``recorded``. All other reasons count messages, connections,
+        datagrams, or failures (``sink_failed``)."""
         self.clock = ArrivalClock(recalled.last_arrival)
         self._commits = Commits(sink)
         self.admission = Admission(settings, recalled)
@@ -191,22 +193,24 @@ class GatewayCore:
 
     @property
     def sink_error(self) -> OSError | None:
-        """Why the sink failed when it was last tried; None: it did not."""
+        """The sink's failure at the last attempt; None: there was none."""
         return self._commits.error
 
     @property
     def congested(self) -> bool:
-        """The sink is behind, and half the memory for what waits is used: read no more, for now."""
+        """Whether the sink is behind and half the memory is used: the driver should stop
+        reading.
+        """
         waiting, error = self._commits.waiting_bytes, self._commits.error
         return error is None and 2 * waiting > self.settings.waiting_bytes_max
 
     def outputs(self) -> list[Output]:
-        """What the driver has to do now, in this order. Drained; call it after every input."""
+        """What the driver must do, in this order. Drained; call it after every input."""
         made, self._outputs = self._outputs, []
         return made
 
     def connected(self, connection: Hashable, now_ns: int, host: str) -> None:
-        """A peer at address ``host`` connected; it has ``hello_timeout_ns`` to say who it is."""
+        """A peer at address ``host`` connected; it must send HELLO within ``hello_timeout_ns``."""
         arrival = self.clock.advance(now_ns)
         assert connection not in self._peers
         refusal = self._addresses.refusal(host, arrival)
@@ -219,13 +223,13 @@ class GatewayCore:
             self.timers.set(("peer", connection), arrival + self.settings.hello_timeout_ns)
 
     def disconnected(self, connection: Hashable, now_ns: int) -> None:
-        """A connection is gone; harmless when it was refused or closed before."""
+        """A connection is gone; harmless if it was refused or closed before."""
         self.clock.advance(now_ns)
         self._remove(connection)
 
     def received(self, connection: Hashable, data: bytes | BatchSlice, now_ns: int) -> int:
-        """Bytes of a connection, or an excerpt where messages only come whole; the records in them
-        arrive now. Gives how many events they are.
+        """Take bytes of a connection, or a ``BatchSlice`` where messages come whole; their records
+        arrive now. Returns the number of events in them.
         """
         arrival = self.clock.advance(now_ns)
         peer = self._peers.get(connection)
@@ -249,7 +253,7 @@ class GatewayCore:
         return events
 
     def datagram_received(self, data: bytes, received_ns: int, sent_ns: int) -> bytes | None:
-        """The answer to an NTP question, or None when it deserves none.
+        """Answer an NTP question; None: no answer.
 
         ``received_ns`` and ``sent_ns``: the engine's clock at its arrival and at its departure.
         """
@@ -261,14 +265,14 @@ class GatewayCore:
             return None
 
     def next_wake(self) -> int | None:
-        """Instant of the engine's clock at which ``wake`` is due, at the latest."""
+        """Instant of the engine's clock by which ``wake`` must be called."""
         due = self.timers.next_due()
         return None if due is None else self.clock.engine_ns(due)
 
     def wake(self, now_ns: int) -> None:
-        """Writes ticks, closes frames and silent peers that are due; harmless otherwise.
+        """Handle due ticks, frames and silent peers; harmless if nothing is due.
 
-        Not all of them at once, if they are many: then ``next_wake`` is not later than ``now_ns``.
+        If too many are due, some are left and ``next_wake`` is not later than ``now_ns``.
         """
         due = self.next_wake()
         if due is None or now_ns < due:
@@ -290,10 +294,10 @@ class GatewayCore:
         self._commit_if_due()
 
     def finish(self, now_ns: int) -> None:
-        """The gateway stops: every frame is closed and acked.
+        """Stop the gateway: close and ack every frame.
 
         Raises:
-            OSError: of the sink; what it did not take is kept, for another call.
+            OSError: from the sink; frames that it did not take are kept for another call.
         """
         self.clock.advance(now_ns)
         for site in self._sites.values():
@@ -301,7 +305,7 @@ class GatewayCore:
         self._ack(self._commits.flush())
 
     def flushed(self, count: int, now_ns: int) -> None:
-        """The sink, which said LATER, has done ``count`` flushes in all."""
+        """The sink, which answered LATER, has done ``count`` flushes in all."""
         arrival = self.clock.advance(now_ns)
         self._ack(self._commits.flushed(count))
         waiting, self._waiting_sites = self._waiting_sites, {}
@@ -310,14 +314,14 @@ class GatewayCore:
             self.timers.set(site.timer, site.due)
 
     def flush_failed(self, error: OSError) -> None:
-        """The sink has failed, and will be tried, or will try, again."""
+        """The sink has failed; it or the gateway will retry."""
         self.counts["", "", "sink_failed"] += 1
         self._commits.error = error
 
     # --- inside
 
     def _close(self, connection: Hashable, why: Refusal, name: str = "") -> None:
-        """Tells a peer why, and closes its connection."""
+        """Send the reason to a peer, and close its connection."""
         error = m.ErrorMessage(why.reason, why.detail[: m.TEXT_MAX], why.retry, why.above)
         self._outputs.append(Send(connection, wire.encode(error)))
         self._outputs.append(CloseConnection(connection, why.reason, why.detail, name))
@@ -345,12 +349,14 @@ class GatewayCore:
             self._forget_if_idle(site)
 
     def _forget_if_idle(self, site: Site) -> None:
-        # Without sources it may still have rows to write, of a start that was superseded.
+        # A site without sources may still have rows to write, of a superseded start.
         if not (site.sources or site.builder.rows or site.awaits_flush or site.due is not None):
             del self._sites[site.name]
 
     def _watch_rest(self, peer: Peer, whole: int, arrival: int) -> None:
-        """The rest of a half message must come in time, and there must be room for all of them."""
+        """Set a deadline for the rest of an incomplete message, and limit the memory of all of
+        them.
+        """
         if peer.connection not in self._peers:
             return
         half = peer.decoder.pending
@@ -363,7 +369,7 @@ class GatewayCore:
             self._refuse(peer, Refusal("busy", "too many unfinished messages", retry=True))
 
     def _too_slow(self, peer: Peer) -> None:
-        if self.congested:  # it may have sent what was not read
+        if self.congested:  # the rest may have arrived and not been read
             again = self.clock.now + self.settings.hello_timeout_ns
             self.timers.set(("peer", peer.connection), again)
         elif peer.source is None:
@@ -372,7 +378,7 @@ class GatewayCore:
             self._refuse(peer, Refusal("message_timeout", "half a message came", retry=True))
 
     def _refuse(self, peer: Peer, why: Refusal, sample: bytes = b"", name: str = "") -> None:
-        """Tells the peer why, closes its connection and keeps what it sent."""
+        """Send the reason to the peer, close its connection and keep its message."""
         source = peer.source
         if source is None:
             self._addresses.failed(peer.host, why.reason, self.clock.now)
@@ -386,7 +392,7 @@ class GatewayCore:
         self._remove(peer.connection)
 
     def _without_token(self, source: Source | None, sample: bytes) -> bytes:
-        """What may be kept of a message: before a source is known, any may be its HELLO."""
+        """The part of a message that may be kept: before a source is known, it may be a HELLO."""
         if source is None:
             return b""
         token = (self.settings.tokens or {}).get(source.key, "").encode()
@@ -418,7 +424,7 @@ class GatewayCore:
                 raise WireError("direction", f"{type(message).__name__} is the gateway's to say")
         commits.waiting_bytes += builder.bytes - before
         if not new:
-            # It came before: its ack may be lost with the connection that carried it.
+            # A duplicate: its ack may have been lost with the connection that carried it.
             self._ack([source])
             return
         site.heard(arrival, *self.settings.rhythm(len(self._sites)))
@@ -476,18 +482,18 @@ class GatewayCore:
         sources = site.sources.values()
         left = not any(source.connections for source in sources)
         forgotten = left and arrival - site.last_record > self.settings.tick_limit_ns
-        # Without sources: one start was superseded, and the next was not heard of yet.
+        # No sources: one start was superseded, and the next has not connected yet.
         over = forgotten or (bool(sources) and all(source.ended for source in sources))
         before = site.builder.bytes
         site.ticked(arrival, *self.settings.rhythm(len(self._sites)), last=over)
         self._commits.waiting_bytes += site.builder.bytes - before
 
-    # --- what is durable
+    # --- durability
 
     def _write(self, site: Site, *, now: bool = False) -> None:
-        """Closes the site's frame, again later when the sink fails.
+        """Close the site's frame; retry later if the sink fails.
 
-        Unless ``now``, it is held open while the sink is behind.
+        Unless ``now``, the frame stays open while the sink is behind.
         """
         if not (now or self._commits.room):
             site.awaits_flush = True
@@ -502,7 +508,7 @@ class GatewayCore:
             self._waiting_sites.pop(site.name, None)
 
     def _commit_if_due(self) -> None:
-        """Commits now, or sets when to, with the first frame that waits for it; and when to ask."""
+        """Commit now, or set the time of the commit, and of the next interval request."""
         self.timers.set(("ask", ""), self._intake.pull_back.next_due())
         if self._commits.due and not self.timers.is_set(_COMMIT):
             if self.settings.commit_every_ns:
@@ -511,7 +517,7 @@ class GatewayCore:
                 self._commit_later()
 
     def _commit_later(self) -> None:
-        """Makes durable what the sink has taken, and acks it; again later when the sink fails."""
+        """Flush the sink and ack what is durable; retry later if the sink fails."""
         try:
             self._ack(self._commits.flush())
         except OSError as error:
@@ -523,7 +529,7 @@ class GatewayCore:
             self._tell(source, m.Ack(*source.durable))
 
     def _tell(self, source: Source, message: m.Ack | m.IntervalsRequest) -> None:
-        """On the connection heard last: the likeliest to be alive."""
+        """Send a message on the most recently active connection."""
         if source.connections:
             connection = max(source.connections, key=source.connections.__getitem__)
             self._outputs.append(Send(connection, wire.encode(message)))

@@ -1,12 +1,12 @@
-"""Numbers of peers that count in their own way: unwrapped before they are recorded (SPEC 3.1).
+"""Numbers of peers with their own counters: unwrapped before they are recorded (SPEC 3.1).
 
-An agent says in its HELLO that it numbers each event once, in 64 bits (``NUMBERS``). Any other peer
-may be a device whose counter has 8, 16 or 32 bits, or that uses a number twice. What it sends goes
-through the same ``Numbering`` as the rows of a file: its messages come out numbered in 64 bits, and
-an event whose number belongs to another one comes out without a number. Acks speak of 64 bits.
+An agent declares in its HELLO (``NUMBERS``) that it numbers each event once, in 64 bits. Any other
+peer may be a device whose counter has 8, 16 or 32 bits, or that uses a number twice. Its messages
+go through the same ``Numbering`` as the rows of a file: they get 64-bit numbers, and an event whose
+number belongs to another event gets none. Acks use the 64-bit numbers.
 
-A gateway that starts again knows from its log the newest number of each lane, and the content of
-the ``RECENT_ROWS`` newest records.
+A restarted gateway knows from its log the newest number of each lane, and the content of the
+``RECENT_ROWS`` newest records.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("wrapped", "reused")
 _ORDERED: Final = (m.NUMBERS, m.PULL_BACK)
-"""What agents say; those before ``NUMBERS`` say the other."""
+"""Capabilities of agents; agents from before ``NUMBERS`` declare the other one."""
 
 
 def counts_itself(hello: m.Hello) -> bool:
-    """Whether the peer may count otherwise than agents do.
+    """Whether the peer may number events in another way than agents.
 
     >>> counts_itself(m.Hello("main", "d", "", 1, True, 0, ()))
     True
@@ -56,32 +56,32 @@ class _PastLane(NamedTuple):
 
 
 class Counters:
-    """Of all peers of a gateway that count themselves.
+    """Counters of all peers of a gateway that number events themselves.
 
     Args:
-        settings: with ``seq_bits``.
-        recalled: the log that is continued.
+        settings: for ``seq_bits``.
+        recalled: knowledge of the log that is continued.
     """
 
     def __init__(self, settings: GatewaySettings, recalled: Recalled) -> None:
         self._settings = settings
         self._frames = recalled.recent
         self._last_ts = recalled.last_arrival or 0
-        """Of a lane's newest event, where the last frames have none of it."""
+        """Time of a lane's newest event, if the last frames have none of it."""
         self._numbering: Numbering | None = None
         self._past: dict[LaneName, _PastLane] = {}
         self._starts: dict[tuple[str, str], dict[str, int]] = {}
-        """By source and stream the incarnation of each lane."""
+        """By source and stream, the incarnation of each lane."""
         self._spare: list[LaneName] = []
-        """Lanes of sources that are forgotten; their room is used again."""
+        """Lanes of forgotten sources, for reuse."""
         self.news: list[CountedLane] = []
-        """Lanes with a first finding; the reader clears them."""
+        """Lanes with a first finding; the reader clears the list."""
         self._known: set[tuple[tuple[str, str], str]] = set()
 
     def numbered(self, source: Source, data: Events) -> list[tuple[int | None, Events]]:
-        """The rows of a message as messages of consecutive numbers; None: those without one.
+        """Split the rows of a message into messages of consecutive numbers; None: rows without one.
 
-        These come first: they must not be put off with the others, and come again.
+        Those without numbers come first: they must not be deferred with the others and resent.
 
         Raises:
             ContentRefused: ``seq_bits``: a number does not fit in the declared bits.
@@ -112,7 +112,7 @@ class Counters:
         return sorted(parts, key=lambda part: part[0] is not None)
 
     def border(self, source: Source, stream: int, number: int) -> int:
-        """A number that a promise or the end of a stream names, in 64 bits."""
+        """Convert the number of a promise or of the end of a stream to 64 bits."""
         schema, numbering = source.schemas[stream], self._numbering
         name = (source.site, source.name, schema.name, 0)
         if numbering is None or self._start(name) != source.incarnation:
@@ -125,7 +125,7 @@ class Counters:
         return newest + by - (modulus if by > modulus // 2 else 0)
 
     def forget(self, source: Source) -> None:
-        """Nothing of ``source`` is recorded, and it is gone."""
+        """Forget a source without records that has left."""
         self._spare += [(*source.key, stream, 0) for stream in self._starts.pop(source.key, {})]
         self._known -= {(source.key, kind) for kind in _KINDS}
 
@@ -162,7 +162,7 @@ class Counters:
         self, numbering: Numbering, name: LaneName, seq: np.ndarray, data: m.Data,
         schema: m.StreamSchema,
     ) -> np.ndarray:  # fmt: skip
-        """The numbers of 64 bits; -1: none."""
+        """The 64-bit numbers; -1: none."""
         nothing = np.zeros(data.rows, np.int64)
         try:
             check_data(data, schema)
@@ -180,11 +180,11 @@ class Counters:
             [name], np.ones(1, np.bool_), group_rows([nothing]), seq,
             np.frombuffer(data.ts, "<i8"), content if sound else lambda: nothing,
         )  # fmt: skip
-        # What cannot be read is refused whole, by its numbers, so that it does not come again.
+        # Unreadable rows are refused together, by their numbers, so that they are not resent.
         return numbers if sound else max(int(numbers[0]), 0) + np.arange(data.rows)
 
     def _read_frames(self) -> None:
-        """The events of the last frames by lane."""
+        """Read the events of the last frames, by lane."""
         found: dict[LaneName, list[_PastLane]] = {}
         while self._frames:
             frame = self._frames.popleft()

@@ -1,7 +1,7 @@
-"""Frame builder: messages and records of one site, in arrival order, become one Arrow frame.
+"""Frame builder: combines a site's messages and records, in arrival order, into one Arrow frame.
 
-Messages stay as they came until the frame is built; then each column is made with one
-concatenation over all messages. Loops run over messages and columns, never over events.
+Messages stay unchanged until the frame is built; then each column is made with one concatenation
+over all messages. Loops run over messages and columns, never over events.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slackwater.engine.gateway.content import CODE, INT
 ROW_BYTES: Final = 64
 """Charged per row for the columns that the gateway adds."""
 CELL_BYTES: Final = 9
-"""Charged per row and attribute: a value, and whether there is one."""
+"""Charged per row and attribute: a value and its validity."""
 TEXT_BYTES: Final = 64
 """Charged per entry of a dictionary in addition to its characters."""
 _SYNC_FIELDS: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
@@ -33,7 +33,7 @@ _NO_SCHEMA: Final = StreamSchema("")
 
 
 class Part(NamedTuple):
-    """Consecutive rows of a frame that came together.
+    """Consecutive rows of a frame that arrived together.
 
     ``seq`` None: no number. ``sync``: the values of ``offset delay first_seq precision
     skew_error_ppb`` of a sync record.
@@ -55,10 +55,9 @@ class Part(NamedTuple):
 
 
 def clock_name(source: str, clock: str | None = None) -> str:
-    """What the log calls a clock that a source names; None: the source's own.
+    """The log's name of a clock that a source names; None: the source's own.
 
-    No two are alike, so that no source speaks of another's clock: signs that part the names are
-    written otherwise where they are in a source's name.
+    Names are unique over sources: the separator is escaped in a source's name.
 
     >>> clock_name("ward", "monitor/2"), clock_name("ward"), clock_name("ward/monitor")
     ('ward/monitor/2', 'ward', 'ward%2Fmonitor')
@@ -87,13 +86,13 @@ class FrameBuilder:
         self._attr_names: set[str] = set()
         self._row_bytes = ROW_BYTES
         self._whole: StreamSchema | None = None
-        """The schema of the last part that gave all its attributes."""
+        """The schema of the last part that had all its attributes."""
         self._text_bytes = 0
         self.bytes = 0
-        """The frame's memory, about: a column that one part gives has every row of the frame."""
+        """Approximate memory of the frame: a column that one part has covers every row."""
 
     def add(self, part: Part) -> None:
-        """Rows that came after all rows added before."""
+        """Add rows that arrived after all rows added before."""
         assert not self._parts or part.arrival >= self._parts[-1].arrival
         self._parts.append(part)
         data, schema = part.data, part.schema
@@ -114,13 +113,13 @@ class FrameBuilder:
         return (self.rows + data.rows) * row_bytes + self._text_bytes + _text_bytes(data)
 
     def _attr_names_with(self, data: Events, schema: StreamSchema) -> set[str]:
-        """Names of the attributes that have values in some row, ``data`` being among them."""
+        """Names of the attributes with values in some row, including ``data``."""
         # Content is checked later.
         named = zip(schema.attrs, columns_of(data)[0].attrs, strict=False)
         return self._attr_names.union([name for name, column in named if column is not None])
 
     def tick(self, arrival: int) -> None:
-        """Nothing came until ``arrival``. A tick right after a tick takes its place."""
+        """Record that nothing came until ``arrival``. It replaces a tick directly before."""
         if self._parts and self._parts[-1].kind is Kind.TICK:
             self._parts.pop()
             self.rows -= 1
@@ -132,7 +131,7 @@ class FrameBuilder:
         return Frame(self.site, _batch(self._parts))
 
     def clear(self) -> None:
-        """The frame that was built is durable: begin the next one."""
+        """Begin the next frame: the last one is durable."""
         self._parts = []
         self._attr_names, self._whole, self._row_bytes = set(), None, ROW_BYTES
         self.rows = self._text_bytes = self.bytes = 0
@@ -156,8 +155,8 @@ def _bytes_of_texts(data: Data) -> int:
 
 
 class _Cuts(NamedTuple):
-    """Where the columns of the parts are: one piece of each message or batch that has some, and the
-    place of each row among the rows of all pieces; None: they are in order.
+    """Location of the parts' columns: one piece per message or batch that has some, and the place
+    of each row among the rows of all pieces; None: they are in order.
     """
 
     data: list[Data]
@@ -201,18 +200,18 @@ class _Cuts(NamedTuple):
         )
 
     def in_order(self, rows: np.ndarray) -> np.ndarray:
-        """Of rows of all pieces those of the parts."""
+        """Reorder rows of all pieces to the rows of the parts."""
         return rows if self.places is None else rows[self.places]
 
     def numbers(self, columns: Sequence[Packed]) -> np.ndarray:
-        """One column of int64 of theirs."""
+        """One int64 column of the parts."""
         rows = zip(columns, self.starts, self.ends, strict=True)
         packed = b"".join([each[8 * a : 8 * b] for each, a, b in rows])
         return self.in_order(np.frombuffer(packed, INT))
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
-    # Turned as a whole: a loop over the parts for each field took longer than making the columns.
+    # Transposed as a whole: a loop over the parts per field took longer than making the columns.
     of_kinds, arrivals, events, sources, streams, seqs, starts, schemas, syncs = zip(
         *parts, strict=True
     )
@@ -251,7 +250,7 @@ def _batch(parts: list[Part]) -> pa.RecordBatch:
 
 
 def _clocks(cuts: _Cuts) -> list[Texts | None] | None:
-    """The names of clocks as the log has them; None: all events are of their sources' own."""
+    """Names of clocks as in the log; None: all events are stamped by their sources' own clocks."""
     named = any(data.clocks is not None for data in cuts.data)
     if not named and not any(source and clock_name(source) != source for source in cuts.sources):
         return None
@@ -267,7 +266,7 @@ def _of_source(data: Data, source: str | None) -> Texts | None:
     names = [clock_name(source, name) for name in data.clocks.names]
     codes = data.clocks.codes
     if default_name != source and codes is not None:
-        # Rows of its own clock name it, too: their null is one more name.
+        # Rows stamped by the source's own clock get its name as well: null becomes one more name.
         found = np.frombuffer(codes, CODE)
         codes = np.where(found < 0, len(names), found).astype(CODE).tobytes()
         names.append(default_name)
@@ -275,13 +274,13 @@ def _of_source(data: Data, source: str | None) -> Texts | None:
 
 
 def _labels(labels: Sequence[str | None], counts: np.ndarray) -> pa.Array:
-    """One label per part, repeated over its rows, as a dictionary."""
+    """One label per part, repeated over its rows, as a dictionary column."""
     codes: dict[str | None, int] = {}
     each = np.array([codes.setdefault(label, len(codes)) for label in labels], np.int32)
     empty = codes.pop(None, None)
     names: list[str] = [label for label in codes if label is not None]
     if empty is not None:
-        # The null label took a code: close its place.
+        # The null label used a code: close the gap.
         each = np.where(each == empty, -1, each - (each > empty).astype(np.int32))
     return _dictionary(np.repeat(each.astype(np.int32), counts), names)
 
@@ -313,7 +312,7 @@ def _values(columns: Sequence[Values | None], kind: str, cuts: _Cuts) -> pa.Arra
     values = cuts.in_order(np.frombuffer(b"".join(parts), dtype))
     if kind == "bool":
         values = values != 0
-    # A fraction that is NaN is none (engine.core.columns).
+    # A NaN means no value (engine.core.columns).
     nan = np.isnan(values) if kind == "float" else np.zeros(0, bool)
     if not nan.any() and all(c is not None and c.valid is None for c in columns):
         return pa.array(values)
@@ -394,8 +393,8 @@ def _attr_columns(cuts: _Cuts) -> dict[str, pa.Array]:
 
 
 def _order(schema: StreamSchema, names: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
-    """From a part's columns and a None after them to those of ``names``; None where it has none."""
+    """Return a function from a part's columns (plus a final None) to the columns of ``names``."""
     places = {name: place for place, name in enumerate(schema.attrs)}
     indexes = [places.get(name, -1) for name in names]
-    # A getter of one place would give the column alone.
+    # itemgetter with one place would return the column alone.
     return itemgetter(*indexes) if len(indexes) > 1 else lambda columns: (columns[indexes[0]],)

@@ -1,4 +1,4 @@
-"""From accepted messages to records of a site's next frame; each number is recorded once."""
+"""Converts accepted messages to records of a site's next frame; each number is recorded once."""
 
 from __future__ import annotations
 
@@ -26,34 +26,33 @@ from slackwater.engine.gateway.peers import (
 )
 from slackwater.engine.gateway.settings import GatewaySettings
 
-# Intervals that have begun and not come: the gateway asks their agents for them (Z10 5.3.2).
+# Intervals that have begun and not arrived: the gateway requests them (Z10 5.3.2).
 #
-# A begin (IBP) is a message of its own, so the gateway knows of intervals before it has them. An
-# interval itself carries its begin and its end: so a begin without its end is all that can be
-# missing here, and the gateway sees it without knowing what anybody asks of the log. It asks an
-# agent that understands it (``Hello.capabilities``)
+# A begin (IBP) is a separate message, so the gateway knows of intervals before it has them. An
+# interval itself carries its begin and its end, so only a begin without its end can be missing, and
+# the gateway detects it without knowing any query. It asks agents that declare the capability
+# (``Hello.capabilities``)
 #
-# * ``pull_back_ns`` after the begin came, after that twice as long, and so on: it may last; *
-# ``pull_back_ns`` after numbers of the interval's stream were found missing: it may be among them;
-# * at once when the source ends.
+# * ``pull_back_ns`` after the begin arrived, then after twice as long, and so on: it may last;
+# * ``pull_back_ns`` after numbers of the interval's stream were found missing, which may include
+# it; * at once when the source ends.
 #
-# The agent sends what it has again, as it was numbered, so that it is in the log once; of the rest
-# it says that it has not ended yet, or that it is gone. What is open is kept in memory, so many of
-# all sources; a gateway that starts again knows of none.
+# The agent resends what it has, under the same numbers, so that it is in the log once. It reports
+# other intervals as not ended or as gone. Open intervals are kept in memory, up to a limit over all
+# sources; a restarted gateway knows of none.
 
 
 COUNTS: Final = (
     "pull_back_asked", "pull_back_came", "pull_back_unended", "pull_back_gone", "pull_back_untraced"
 )  # fmt: skip
-"""Reasons: intervals asked for (each time), that came where the last request was not answered that
-they had not ended, that agents said have not ended (each time) or are gone, and that there was no
-room to know of."""
+"""Reasons: intervals requested (each time); intervals that arrived while a request was unanswered;
+intervals reported as not ended (each time) or gone; and begins for which there was no room."""
 _DOUBLED_MAX: Final = 6
 _STALE_MAX: Final = 1024
 
 
 class PullBack:
-    """Of all sources. Instants are of the arrival clock."""
+    """Open intervals of all sources. Instants are of the arrival clock."""
 
     def __init__(self, settings: GatewaySettings, counts: Counter[tuple[str, str, str]]) -> None:
         self._after_ns, self._most = settings.pull_back_ns, settings.pull_back_max
@@ -62,15 +61,15 @@ class PullBack:
         self._heap: list[tuple[int, int, Source, tuple[int, int], OpenInterval]] = []
         self._order = count()
         self.moved = False
-        """Whether ``next_due`` may be another one than when it was last asked."""
+        """Whether ``next_due`` may have changed since the last call."""
 
     def next_due(self) -> int | None:
-        """When somebody is to be asked; None: nobody is. It may turn out that nobody is then."""
+        """When the next request may be due; None: none. Nothing may be left to request then."""
         self.moved = False
         return self._heap[0][0] if self._heap else None
 
     def begun(self, source: Source, stream: int, id_: int, arrival: int) -> None:
-        """The begin of an interval came."""
+        """The begin of an interval arrived."""
         key = (stream, id_)
         if not (self._after_ns and source.answers) or key in source.open:
             return
@@ -82,7 +81,7 @@ class PullBack:
         self._push(source, key, interval)
 
     def came(self, source: Source, data: Events) -> None:
-        """Events came, for the first time or again."""
+        """Events arrived, new ones or duplicates."""
         if not source.open:
             return
         ids, stream = set(ids_of(data)), data.stream
@@ -96,8 +95,8 @@ class PullBack:
         self._open -= len(mine)
 
     def gap(self, source: Source, stream: int, arrival: int) -> None:
-        """Numbers of a stream are missing: looked at once per ``pull_back_ns``, as each look takes
-        the time of all that is open.
+        """Numbers of a stream are missing. Handled once per ``pull_back_ns``, because it searches
+        all open intervals.
         """
         due = arrival + self._after_ns
         if not source.open or source.gap_seen + self._after_ns > arrival:
@@ -109,21 +108,21 @@ class PullBack:
                 self._hurry(source, key, interval, due)
 
     def back(self, source: Source, arrival: int) -> None:
-        """The source says HELLO: what is open may be on its way now."""
+        """The source sent HELLO: its open intervals may be on the way now."""
         for key, interval in source.open.items():
             interval.due = arrival + self._after_ns
             self._push(source, key, interval)
 
     def ended(self, source: Source, arrival: int) -> None:
-        """The source is done, and goes when this is acked."""
+        """The source has ended, and leaves when this is acked."""
         for key, interval in source.open.items():
             self._hurry(source, key, interval, arrival)
 
     def answered(self, source: Source, answer: m.MissingIntervals) -> None:
-        """What an agent cannot send."""
+        """Take an agent's answer about intervals that it cannot send."""
         for key in answer.unended:
             if (interval := source.open.get(key)) is not None:
-                interval.is_requested = False  # it will come by itself
+                interval.is_requested = False  # it will be sent when it ends
         known = [key for key in answer.unknown if source.open.pop(key, None) is not None]
         self._open -= len(known)
         for reason, intervals in (("gone", known), ("unended", answer.unended)):
@@ -131,12 +130,12 @@ class PullBack:
                 self._counts[*source.key, f"pull_back_{reason}"] += len(intervals)
 
     def forgot(self, source: Source) -> None:
-        """``source`` says nothing any more."""
+        """Forget the open intervals of ``source``."""
         self._open -= len(source.open)
         source.open = {}
 
     def requests(self, arrival: int) -> Iterator[tuple[Source, m.IntervalsRequest]]:
-        """What is due by ``arrival``. Who is not connected is asked when it is back."""
+        """Requests due by ``arrival``. A source without connections is asked when it is back."""
         keys_of: dict[Source, list[tuple[int, int]]] = {}
         self.moved = True
         while self._heap and self._heap[0][0] <= arrival:
@@ -168,23 +167,23 @@ class PullBack:
     def _push(self, source: Source, key: tuple[int, int], interval: OpenInterval) -> None:
         self.moved = True
         heapq.heappush(self._heap, (interval.due, next(self._order), source, key, interval))
-        if len(self._heap) > 2 * self._open + _STALE_MAX:  # most are of intervals that came
+        if len(self._heap) > 2 * self._open + _STALE_MAX:  # most entries are stale
             live = [e for e in self._heap if e[2].open.get(e[3]) is e[4] and e[0] == e[4].due]
             self._heap = live
             heapq.heapify(self._heap)
 
 
-# From accepted messages to records of a site's next frame; each number is recorded once.
+# Converts accepted messages to records of a site's next frame; each number is recorded once.
 
 
 _EVENT: Final = Kind.EVENT
 _SPREAD: Final = 4
-"""A frame is closed before a message that would make it larger than so many times its bytes, as
-each gives columns that the rows of the other lack."""
+"""A frame is closed before a message that would multiply its bytes by more than this, because each
+part adds columns that the other rows lack."""
 
 
 class Site:
-    """One site's frame in the making, and what it waits for. Instants of the arrival clock."""
+    """One site's open frame and its deadlines. Instants are of the arrival clock."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -194,27 +193,27 @@ class Site:
         self.tick_due: int | None = None
         self.frame_due: int | None = None
         self.timer = ("site", name)
-        """What the core calls its deadline."""
+        """Key of its deadline in the core's timers."""
         self.awaits_flush = False
-        """The frame is due, and stays open until the sink has room."""
+        """Whether the frame is due, and stays open until the sink has room."""
         self._dirty: list[Source] = []
 
     @property
     def due(self) -> int | None:
-        """When the site is next to be looked after; None: nothing is waited for."""
+        """When the site next needs attention; None: no deadline."""
         tick, frame = self.tick_due, None if self.awaits_flush else self.frame_due
         if tick is None or frame is None:
             return frame if tick is None else tick
         return min(tick, frame)
 
     def touched(self, source: Source) -> None:
-        """Something of ``source`` will be durable when the frame is."""
+        """Mark ``source`` as having records in the frame."""
         if not source.dirty:
             source.dirty = True
             self._dirty.append(source)
 
     def heard(self, arrival: int, tick_every: int, frame_every: int) -> None:
-        """Something of an accepted source was recorded, or refused, at ``arrival``."""
+        """Something of an accepted source was recorded or refused at ``arrival``."""
         self.last_record = arrival
         if tick_every:
             self.tick_due = arrival + tick_every
@@ -222,14 +221,14 @@ class Site:
             self.frame_due = arrival + frame_every
 
     def ticked(self, arrival: int, tick_every: int, frame_every: int, *, last: bool) -> None:
-        """Nothing came until ``arrival``; ``last``: nothing is expected any more either."""
+        """Record that nothing came until ``arrival``; ``last``: no further tick follows."""
         self.builder.tick(arrival)
         self.tick_due = None if last else arrival + tick_every
         if self.frame_due is None:
             self.frame_due = arrival + frame_every
 
     def flushed(self) -> list[Source]:
-        """The frame is durable; gives the sources that it was about."""
+        """Clear the durable frame; return the sources with records in it."""
         self.builder.clear()
         self.frame_due, self.awaits_flush = None, False
         sources, self._dirty = self._dirty, []
@@ -258,7 +257,7 @@ class Intake:
         self._promises = 0
 
     def forgot(self, source: Source) -> None:
-        """``source`` says nothing any more: what was kept for its gaps is free."""
+        """Free what was kept for the gaps of ``source``, which has left."""
         self._islands -= sum(lane.received.islands for lane in (source.control, *source.lanes))
         self._promises -= source.promises.keys
         source.promises = WaitingPromises()
@@ -267,7 +266,7 @@ class Intake:
             self._counters.forget(source)
 
     def fits(self, source: Source, site: Site, data: Events) -> bool:
-        """Whether the site's frame may take ``data`` too: each part fills the others' columns."""
+        """Whether the site's frame may also take ``data``: each part adds columns to all rows."""
         builder, schemas = site.builder, source.schemas
         if not builder.rows or data.stream >= len(schemas):
             return True
@@ -276,9 +275,9 @@ class Intake:
     def data(
         self, connection: Hashable, source: Source, site: Site, data: Events, arrival: int
     ) -> bool:
-        """Records the events of ``data`` that did not come before; False: all of them did.
+        """Record the events of ``data`` that are new; False: all are duplicates.
 
-        Those with wrong content are kept as dead letters; their numbers count as received.
+        Events with invalid content become dead letters; their numbers count as received.
 
         Raises:
             WireError: ``stream`` (not declared), or ``islands_max``: too many gaps before it.
@@ -317,10 +316,10 @@ class Intake:
         )  # fmt: skip
 
     def _events(self, source: Source, site: Site, data: Events, arrival: int) -> bool:
-        """As ``data``, of events whose numbers are their own.
+        """As ``data``, for events with unique numbers.
 
         Raises:
-            ContentRefused: the content is wrong; its numbers count as received all the same.
+            ContentRefused: the content is invalid; its numbers count as received.
             WireError: ``islands_max``.
         """
         lane, schema = source.lanes[data.stream], source.schemas[data.stream]
@@ -360,7 +359,7 @@ class Intake:
         return True
 
     def _unnumbered(self, source: Source, site: Site, data: Events, arrival: int) -> None:
-        """Records events whose numbers belong to others of their source."""
+        """Record events whose numbers belong to other events of their source."""
         self._counts[*source.key, "received"] += data.rows
         try:
             self._check_clocks(source, data)
@@ -390,7 +389,9 @@ class Intake:
         try:
             self._make_room(source, lane, first, end)
         except WireError:
-            self._counts[*source.key, "put_off"] += new  # its connection closes: they come again
+            self._counts[*source.key, "put_off"] += (
+                new  # its connection closes, and they are resent
+            )
             raise
         if first > lane.received.next:
             self.pull_back.gap(source, data.stream, arrival)
@@ -399,10 +400,10 @@ class Intake:
     def heard_again(
         self, source: Source, site: Site, hello: m.Hello, arrival: int, frame_every: int
     ) -> None:
-        """What the HELLO of a start says of its numbers: those below ``acked`` come no more.
+        """Take the numbers in the HELLO of a start: those below ``acked`` are not sent again.
 
-        An agent's disk may have lost some; then they are given up, and what came beyond them is
-        acked as soon as it is durable.
+        An agent's disk may have lost some; these are given up, and later ones are acked as soon as
+        they are durable.
         """
         self.pull_back.back(source, arrival)
         acked = (hello.control_acked, *(stream.acked for stream in hello.streams))
@@ -422,7 +423,7 @@ class Intake:
                 self._proven(source, site, index, arrival)
 
     def control(self, source: Source, site: Site, message: m.Control, arrival: int) -> bool:
-        """Records a message that has a control number; False: it came before.
+        """Record a message that has a control number; False: a duplicate.
 
         Raises:
             WireError: ``stream`` (not declared), ``numbers``, or ``islands_max``.
@@ -464,7 +465,7 @@ class Intake:
     def _announce(
         self, source: Source, site: Site, sync: m.Sync | None, ts: int, arrival: int
     ) -> None:
-        """Says once per incarnation where the numbers of each stream begin."""
+        """Record once per incarnation the first number of each stream."""
         source.announced = True
         for schema, lane in zip(source.schemas, source.lanes, strict=True):
             self._sync_row(source, site, sync, schema.name, lane.start, ts, arrival)
@@ -511,7 +512,7 @@ class Intake:
         for stream, named in promise.streams:
             next_seq = self._border(source, stream, named)
             promised = GatewayPromise(promise.type, next_seq, promise.ts)
-            # Numbers that are not resent may be lost: then only the engine can give them up.
+            # Numbers that are not resent may be lost: only the engine can give them up.
             if not source.resend or next_seq <= source.lanes[stream].received.next:
                 self._pog(source, site, stream, promised, arrival)
             else:
@@ -525,7 +526,7 @@ class Intake:
         return self._counters.border(source, stream, number) if source.counts_itself else number
 
     def _proven(self, source: Source, site: Site, stream: int, arrival: int) -> None:
-        """Records the promises that waited for the numbers which have just come."""
+        """Record promises that waited for the numbers that have just arrived."""
         before = source.promises.keys
         for promised in source.promises.proven(stream, source.lanes[stream].received.next):
             self._pog(source, site, stream, promised, arrival)

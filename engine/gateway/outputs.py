@@ -1,4 +1,4 @@
-"""What a gateway asks its driver to do, where its frames go, and dead letters."""
+"""Outputs of a gateway to its driver, its sink, dead letters, arrival clock and timers."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Final, NamedTuple, Protocol
 from slackwater.edge_agent.records import TIME_MAX_NS
 from slackwater.engine.core.frame import Frame
 
-# Dead letters: what peers sent and the gateway refused, kept for people to look at.
+# Dead letters: messages that the gateway refused, kept for inspection.
 #
 # One JSON object per line: ``at`` (arrival clock, ns), ``site``, ``source``, ``connection``,
 # ``reason`` (a fixed word), ``detail``, ``rows`` (events in it), ``sample`` (first bytes, base64).
 
 
 class DeadLetters:
-    """Writes refused messages until ``bytes_max`` is reached, and counts what comes after."""
+    """Writes refused messages until ``bytes_max`` is reached; counts later ones."""
 
     def __init__(
         self, write: Callable[[str], object] | None = None, bytes_max: int = 16 << 20
     ) -> None:
-        """``write`` takes one line with its newline; None: lines are kept in ``lines``."""
+        """``write`` takes one line with its newline; None: lines are collected in ``lines``."""
         self.lines: list[str] = []
         self.kept = 0
         self.dropped = 0
-        """Refused messages for which no room was left: counted by reason, but not kept."""
+        """Refused messages for which there was no room: counted by reason, not kept."""
         self._write = write or self.lines.append
         self._bytes_left = bytes_max
 
@@ -41,7 +41,7 @@ class DeadLetters:
         sample: bytes,
         rows: int = 0,
     ) -> None:
-        """One refused message; ``peer`` is (site, source, connection), empty when not known."""
+        """Keep one refused message; ``peer``: (site, source, connection), empty where unknown."""
         site, source, connection = peer
         letter = {
             "at": at_ns, "site": site, "source": source, "connection": connection,
@@ -57,23 +57,23 @@ class DeadLetters:
         self._write(line)
 
 
-# What a gateway asks its driver to do, and where its frames go.
+# What a gateway asks its driver to do, and the sink of its frames.
 
 
 LATER: Final = object()
-"""What ``Sink.flush`` gives when ``GatewayCore.flushed`` will say that it is done."""
+"""Result of ``Sink.flush`` if ``GatewayCore.flushed`` will report completion."""
 
 
 class Sink(Protocol):
-    """Where frames go: the arrival log."""
+    """The arrival log, to which frames are written."""
 
     def append(self, frame: Frame) -> None:
-        """Takes ``frame``; an exception means that it was not taken."""
+        """Take ``frame``; an exception means that it was not taken."""
 
     def flush(self) -> object:
-        """Returns when all that was taken is durable; an exception: a later call must do it.
+        """Return when everything taken is durable; after an exception a later call must do it.
 
-        Or gives LATER at once. Then ``append`` never fails either, and the sink tries for itself.
+        Or return LATER at once. Then ``append`` must not fail, and the sink retries by itself.
         """
 
 
@@ -85,9 +85,9 @@ class Send(NamedTuple):
 
 
 class CloseConnection(NamedTuple):
-    """Close this connection; nothing more is to be reported of it.
+    """Close this connection; the driver reports nothing more about it.
 
-    ``name``: SITE/SOURCE that it had, or claimed to be; empty: it did not say.
+    ``name``: SITE/SOURCE that it had or claimed; empty: unknown.
     """
 
     connection: Hashable
@@ -99,37 +99,36 @@ class CloseConnection(NamedTuple):
 Output = Send | CloseConnection
 
 
-# The arrival clock, and what is due when.
+# The arrival clock, and deadlines.
 
 
-# The arrival clock: the engine's clock, but it never goes back.
+# The arrival clock: the engine's clock, made monotone.
 #
-# A clock that was set back a little is waited for. One that was set back by more must not make the
-# gateway hold frames, acks and time-outs until it has caught up, which may take hours; so arrival
-# runs on from where it was, ahead of the engine's clock from then on, and NTP questions are
-# answered by it too: for the sources nothing has happened, and reference times do not go back
-# either.
+# After a small step back, arrival stands still until the clock has caught up. After a larger one
+# this could stop frames, acks and time-outs for hours; so arrival continues from its last value,
+# from then on ahead of the engine's clock. NTP questions are answered by it as well: for the
+# sources nothing has happened, and reference times do not go back either.
 
 
 WAITED_FOR_NS: Final = 1_000_000_000
 
 
 class ArrivalClock:
-    """Readings of the engine's clock [ns] become arrivals.
+    """Converts readings of the engine's clock [ns] to arrivals.
 
     Attributes:
-        ahead_ns: by how much arrivals are ahead of the engine's clock; a new log begins at 0.
-        set_back: how often the engine's clock was set back by more than is waited for.
+        ahead_ns: by how much arrivals are ahead of the engine's clock; 0 for a new log.
+        set_back: number of steps back of the engine's clock that were too large to wait for.
     """
 
     def __init__(self, last_arrival: int | None) -> None:
-        """``last_arrival``: of the log that is continued; None: of a new one."""
+        """``last_arrival``: of the log that is continued; None: a new log."""
         self.ahead_ns = 0
         self.set_back = 0
         self.now = -TIME_MAX_NS if last_arrival is None else last_arrival
 
     def advance(self, now_ns: int) -> int:
-        """The arrival of what comes at ``now_ns`` of the engine's clock."""
+        """The arrival of something that comes at ``now_ns`` of the engine's clock."""
         arrival = now_ns + self.ahead_ns
         if arrival < self.now - WAITED_FOR_NS:
             self.set_back += 1
@@ -142,29 +141,30 @@ class ArrivalClock:
         return arrival - self.ahead_ns
 
 
-# What is due when: one heap for all sites and connections, so that waking costs what is due.
+# Deadlines: one heap for all sites and connections, so that the cost of waking depends on what is
+# due.
 #
-# Most deadlines move on with every message and are seldom reached. So an entry of the heap stays
-# where it is when its deadline moves on, and is put right when it comes up.
+# Most deadlines move with every message and are seldom reached. So a heap entry stays when its
+# deadline moves, and is corrected when it reaches the top.
 
 
 class Timers:
-    """Deadlines by key; of equal ones the first to be set comes first."""
+    """Deadlines by key; equal ones are in the order of their setting."""
 
     def __init__(self) -> None:
         self._due: dict[Hashable, int] = {}
         self._queued: dict[Hashable, int] = {}
-        """Of each key the earliest entry in the heap."""
+        """The earliest heap entry of each key."""
         self._heap: list[tuple[int, int, Hashable]] = []
         self._order = count()
         self.sooner = False
-        """Whether ``next_due`` may be earlier than when it was last asked."""
+        """Whether ``next_due`` may be earlier than at the last call."""
 
     def __len__(self) -> int:
         return len(self._due)
 
     def set(self, key: Hashable, due: int | None) -> None:
-        """``key`` is due at ``due``; None: no more."""
+        """Set the deadline of ``key``; None: remove it."""
         if due == self._due.get(key):
             return
         if due is None:
@@ -181,11 +181,11 @@ class Timers:
             heapq.heappush(self._heap, (due, next(self._order), key))
 
     def is_set(self, key: Hashable) -> bool:
-        """Whether ``key`` will be due."""
+        """Whether ``key`` has a deadline."""
         return key in self._due
 
     def next_due(self) -> int | None:
-        """The earliest deadline."""
+        """The earliest deadline; None: there is none."""
         found = None
         while self._heap:
             entry, _, key = self._heap[0]
@@ -202,7 +202,7 @@ class Timers:
         return found
 
     def pop_due(self, now: int) -> Hashable | None:
-        """The key that is due first, and no longer set then; None: nothing is due by ``now``."""
+        """Remove and return the key with the earliest deadline; None: nothing is due by ``now``."""
         due = self.next_due()
         if due is None or due > now:
             return None

@@ -1,9 +1,9 @@
-"""Sources and their connections: who is let in.
+"""Sources and their connections, and the admission of HELLOs.
 
-A source is known by (site, name) and has one incarnation at a time. A new incarnation takes over
-when the old one's connections are closed or silent for ``takeover_ns``: so a device that
-restarted gets in, and a second device under the same name is refused, loudly, while the
-first goes on undisturbed. Incarnations increase (``edge_agent.sequence`` has the contract).
+A source is identified by (site, name) and has one incarnation at a time. A new incarnation takes
+over when the old one's connections are closed or silent for ``takeover_ns``. So a restarted device
+is admitted, while a second device under the same name is refused with an error and the first
+continues undisturbed. Incarnations increase (``edge_agent.sequence`` has the contract).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from slackwater.engine.gateway.counters import counts_itself
 from slackwater.engine.gateway.recall import PastSource, Recalled, ReceivedSet
 from slackwater.engine.gateway.settings import GatewaySettings
 
-# Promises of a source that wait until the numbers they speak of have come.
+# Promises of a source that wait for the numbers before them.
 #
 # A promise (POG) with number n follows the events below n. On another connection it may overtake
-# them, and an engine that took it at its word would let results go too early. The gateway knows
-# which numbers have come, so it writes the promise of a source that resends only when it is proven:
-# every event below n lies before it in the log (L09 VI-A: a punctuate operator releases POGs "based
-# on acknowledged receipt of the events in question").
+# them, and an engine that trusted it would release results too early. The gateway knows which
+# numbers have arrived, so it logs the promise of a source that resends only when it is proven:
+# every event below n precedes it in the log (L09 VI-A: a punctuate operator releases POGs "based on
+# acknowledged receipt of the events in question").
 
 
 KEYS_MAX: Final = 1024
-"""Most pairs of stream and type for which promises of one source wait."""
+"""Most pairs of stream and type with waiting promises per source."""
 
 
 class GatewayPromise(NamedTuple):
@@ -45,19 +45,19 @@ class GatewayPromise(NamedTuple):
 
 
 class WaitingPromises:
-    """Of each stream and type the first promise that waits, so that it is heard as soon as may be,
-    and the newest, which says most; those between are left out.
+    """Per stream and type the first waiting promise, for early use, and the newest, which says
+    most; those in between are dropped.
 
-    They live in memory only: a promise lost with the gateway makes results later, never wrong.
+    They exist in memory only: a promise lost with the gateway delays results and falsifies none.
     """
 
     def __init__(self) -> None:
         self._streams: dict[int, dict[str | None, tuple[GatewayPromise, GatewayPromise]]] = {}
         self.keys = 0
-        """Pairs of stream and type for which a promise waits."""
+        """Number of pairs of stream and type with waiting promises."""
 
     def wait(self, stream: int, promised: GatewayPromise) -> bool:
-        """Keeps ``promised`` until it is proven; False: there is no room for one more type."""
+        """Keep ``promised`` until it is proven; False: too many types."""
         waiting = self._streams.setdefault(stream, {})
         known = waiting.get(promised.type)
         if known is None:
@@ -72,7 +72,7 @@ class WaitingPromises:
         return True
 
     def proven(self, stream: int, next_seq: int) -> list[GatewayPromise]:
-        """Takes out what the arrival of every number below ``next_seq`` proves, one per type."""
+        """Remove and return promises proven by all numbers below ``next_seq``, one per type."""
         waiting = self._streams.get(stream)
         if not waiting:
             return []
@@ -93,19 +93,19 @@ def _number(promised: GatewayPromise) -> tuple[int, int]:
 
 
 AHEAD_MAX: Final = 1 << 60
-"""An incarnation may be so far ahead of this clock [ns], 36 years: devices take their clocks' time,
-which may be wrong; the largest incarnation of all would keep every later start out."""
+"""Most that an incarnation may be ahead of this clock [ns], 36 years: devices use their clocks,
+which may be wrong, and the largest possible incarnation would block every later start."""
 STEP_MAX: Final = 1 << 32
-"""Or so far ahead of the one before, where that is later."""
+"""Or ahead of the previous incarnation, if that is later."""
 _CLOCK_LEAST_NS: Final = 1_767_225_600 * 10**9
-"""2026: a clock that has not been set yet is behind it."""
+"""Year 2026: a clock that has not been set yet is behind it [ns]."""
 SOURCE_BYTES: Final = 2048
 LANE_BYTES: Final = 400
-"""Charged per source and per stream of it for as long as it is known: measured."""
+"""Charged per known source and per stream; measured [bytes]."""
 
 
 class Lane:
-    """Numbers of one stream (or of the controls): what came, was written, and is durable."""
+    """Numbers of one stream (or of the controls): received, written, and durable."""
 
     __slots__ = ("durable", "received", "start", "written")
 
@@ -118,8 +118,8 @@ class Lane:
 
 @dataclass(slots=True, eq=False)
 class OpenInterval:
-    """One that has begun and not come. ``due``: when to ask for it; ``waits``: so often the wait
-    was doubled; ``is_requested``: whether it was asked for.
+    """An interval that has begun and not arrived. ``due``: when to request it; ``waits``: number of
+    doublings of the wait; ``is_requested``: whether a request is unanswered.
     """
 
     due: int
@@ -129,7 +129,7 @@ class OpenInterval:
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """One source in its present incarnation. ``schemas`` is empty while it is not connected."""
+    """One source in its current incarnation. ``schemas`` is empty while it is not connected."""
 
     site: str
     name: str
@@ -142,24 +142,24 @@ class Source:
     control: Lane
     resend: bool
     counts_itself: bool = False
-    """Its numbers may be those of a device's counter (``engine.gateway.counters``)."""
+    """Whether its numbers may be those of a device's counter (``engine.gateway.counters``)."""
     schemas: Schemas = ()
     connections: dict[Hashable, int] = field(default_factory=dict)
-    """Open connections, and when each was heard last (arrival clock)."""
+    """Open connections, and the last activity of each (arrival clock)."""
     announced: bool = False
     """Whether the log has this incarnation's first numbers."""
     ended: bool = False
     dirty: bool = False
-    """Something of it is in the frame that is being built."""
+    """Whether the open frame has records of it."""
     promises: WaitingPromises = field(default_factory=WaitingPromises)
     answers: bool = False
-    """Its agent understands requests for intervals (``engine.gateway.intake``)."""
+    """Whether its agent answers requests for intervals (``engine.gateway.intake``)."""
     open: dict[tuple[int, int], OpenInterval] = field(default_factory=dict)
-    """By stream and id; only of agents that answer."""
+    """Open intervals by stream and id; only for agents that answer."""
     gap_seen: int = 0
     """When missing numbers last hurried requests (arrival clock)."""
     clocks: set[str] = field(default_factory=set)
-    """Those that its messages have named."""
+    """Clocks that its messages have named."""
     before: PastSource | None = None
     """The newest of its earlier starts with records in the log."""
 
@@ -169,8 +169,8 @@ class Source:
         return self.site, self.name
 
     def named(self, clocks: Iterable[str], most: int) -> bool:
-        """Remembers the clocks that a message names; False: they would be more than ``most``, not
-        counting those that are over.
+        """Remember the clocks that a message names; False: more than ``most``, not counting closed
+        epochs.
         """
         if self.clocks.issuperset(clocks):
             return True
@@ -184,13 +184,13 @@ class Source:
 
     @property
     def durable(self) -> tuple[int, tuple[int, ...]]:
-        """The control number, and those of the streams, up to which everything is durable."""
+        """The control number, and those of the streams, below which everything is durable."""
         return self.control.durable, tuple(lane.durable for lane in self.lanes)
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """One connection; ``source`` is None until its HELLO was accepted."""
+    """One connection; ``source`` is None until its HELLO is accepted."""
 
     connection: Hashable
     host: str
@@ -201,10 +201,10 @@ class Peer:
 
 
 class Admission:
-    """All sources that were ever accepted, by (site, name)."""
+    """All sources that were accepted, by (site, name)."""
 
     def __init__(self, settings: GatewaySettings, recalled: Recalled) -> None:
-        """``recalled``: the log that is continued."""
+        """``recalled``: knowledge of the log that is continued."""
         self.sources: dict[tuple[str, str], Source] = {}
         self._settings = settings
         self._ntp_keys = NtpKeys(settings.tokens or {})
@@ -214,14 +214,14 @@ class Admission:
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept of all sources, about."""
+        """Approximate memory of all sources [bytes]."""
         return self._bytes + self._schemas.bytes
 
     def time(self, data: bytes, received_ns: int, sent_ns: int) -> bytes:
-        """The answer to an NTP question, authenticated where the question is.
+        """Answer an NTP question, authenticated if the question is.
 
         Raises:
-            NtpRefused: it is none, or has a MAC that no source's token makes.
+            NtpRefused: no valid question, or its MAC matches no source's token.
         """
         key = self._ntp_keys.key_of(data)
         if key is None:
@@ -230,11 +230,11 @@ class Admission:
 
     @property
     def not_back(self) -> int:
-        """How many sources the log has that have not come since the start."""
+        """Number of sources in the log that have not connected since the start."""
         return len(self._past)
 
     def check_token(self, hello: Hello) -> None:
-        """Raises Refusal when the token is not this source's."""
+        """Raises Refusal if the token is not this source's."""
         if self._settings.tokens is None:
             return
         expected = self._settings.tokens.get((hello.site, hello.source))
@@ -242,7 +242,7 @@ class Admission:
             raise Refusal("token", "no such source, or not its token", retry=False)
 
     def admit(self, hello: Hello, arrival: int) -> tuple[Source, Source | None]:
-        """The source of a HELLO whose token is right, and the incarnation that it replaces.
+        """The source of a HELLO with the right token, and the incarnation that it replaces.
 
         Raises:
             Refusal: ``stale_incarnation``, ``incarnation_ahead``, ``duplicate_source``, ``schema``
@@ -277,9 +277,9 @@ class Admission:
         return source, None if same else old
 
     def left(self, source: Source) -> None:
-        """The last connection of ``source`` is gone: its schemas come again with the next.
+        """The last connection of ``source`` closed: its schemas come again with the next HELLO.
 
-        A start without records is forgotten; those before it are not.
+        A start without records is forgotten; earlier starts are not.
         """
         self._schemas.release(source.declared)
         if not source.announced:
@@ -311,9 +311,11 @@ class Admission:
     def _check_start(
         self, hello: Hello, old: Source | None, past: PastSource | None, arrival: int
     ) -> None:
-        """Refuses what is not a newer start of its source, or comes while the old one is alive."""
+        """Refuse a HELLO that is no newer start of its source, or comes while the old start is
+        active.
+        """
         newest = old.incarnation if old else past.incarnation if past else None
-        # The start that the log remembers may go on: it says the same incarnation.
+        # The start that the log remembers may continue under the same incarnation.
         over = old is not None or (past is not None and past.over)
         if newest is not None and hello.incarnation < newest + over:
             detail = (

@@ -1,4 +1,4 @@
-"""Which numbers have come, and what a gateway that starts again must know of the log."""
+"""Received numbers, and what a restarted gateway must know of its log."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from slackwater.engine.core.frame import (
 )
 from slackwater.engine.log.describe import column_codes, group_rows, string_codes
 
-# Which numbers of a stream have come: one border, and a bounded list of islands beyond it.
+# Received numbers of a stream: one border, and a bounded list of islands beyond it.
 
 
 class ReceivedSet:
     """All numbers below ``next``, and those in ``islands`` half-open runs above it.
 
-    Memory is that of the islands: a stream that comes in order needs none.
+    Memory grows with the islands only: a stream in order needs none.
     """
 
     __slots__ = ("_ends", "_starts", "next")
@@ -44,25 +44,25 @@ class ReceivedSet:
 
     @property
     def newest(self) -> int:
-        """The largest number that has come; -1: none."""
+        """The largest number received; -1: none."""
         return (self._ends[-1] if self._ends else self.next) - 1
 
     @property
     def missing(self) -> int:
-        """How many numbers lie in the gaps before and between the islands."""
+        """Number of missing numbers before and between the islands."""
         if not self._starts:
             return 0
         return sum(self._starts) - self.next - sum(self._ends[:-1])
 
     def take_next(self, first: int, end: int) -> bool:
-        """Adds [first, end) where it comes next and nothing came beyond it; False: it does not."""
+        """Add [first, end) if it is next and there are no islands; False: it is not."""
         if first != self.next or self._starts:
             return False
         self.next = end
         return True
 
     def new_parts(self, first: int, end: int) -> list[tuple[int, int]]:
-        """The runs of [first, end) that have not come yet, in order."""
+        """The parts of [first, end) that were not received yet, in order."""
         if first == self.next and not self._starts:
             return [(first, end)]
         parts = []
@@ -77,14 +77,14 @@ class ReceivedSet:
         return parts
 
     def makes_island(self, first: int, end: int) -> bool:
-        """Whether adding [first, end) needs one more island."""
+        """Whether adding [first, end) creates one more island."""
         if first <= self.next:
             return False
         index = bisect_left(self._ends, first)
         return index == len(self._starts) or self._starts[index] > end
 
     def add(self, first: int, end: int) -> None:
-        """[first, end) has come, in whole or in part for the first time."""
+        """Mark [first, end) as received; parts of it may have been before."""
         if first <= self.next:
             self.next = max(self.next, end)
         else:
@@ -100,7 +100,7 @@ class ReceivedSet:
             del self._starts[0], self._ends[0]
 
     def saved(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-        """All of it, as plain numbers."""
+        """The state as plain numbers."""
         return self.next, tuple(self._starts), tuple(self._ends)
 
     @classmethod
@@ -111,28 +111,28 @@ class ReceivedSet:
         return made
 
     def give_up_first_gap(self) -> int:
-        """Counts the numbers before the first island as received; gives how many they are."""
+        """Mark the numbers before the first island as received; return their count."""
         assert self._starts
         gap = self._starts[0] - self.next
         self.add(self.next, self._starts[0])
         return gap
 
 
-# What a gateway that starts again must know of the log it goes on with.
+# What a restarted gateway must know of the log that it continues.
 #
-# Without it, an agent's resent events would be recorded twice, a restarted source could come in
-# with a smaller incarnation, an attribute could come back with another type (which no query could
-# read), and arrivals could go back. All of that stands in the log, so it is read from there:
+# Otherwise an agent's resent events would be recorded twice, a restarted source could be admitted
+# with a smaller incarnation, an attribute could return with another type (which no query could
+# read), and arrivals could go back. All of this is in the log and is read from there:
 #
-# * of every source its newest incarnation, and which numbers of each stream have come;
-# * of every site the types of its attributes;
+# * for every source, its newest incarnation and the received numbers of each stream;
+# * for every site, the types of its attributes;
 # * the last arrival;
-# * its last frames, for what the numbers of peers that count themselves belong to.
+# * the last frames, to which numbers of peers with their own counters are compared.
 #
-# What files that were retired had to say is kept in their place (``saved``).
+# For retired files their part is kept instead (``saved``).
 #
-# Control numbers are not in the log. They are taken up where the agent was acked: a promise, a sync
-# or an end that was recorded and not acked may stand in the log twice, which says nothing new.
+# Control numbers are not in the log. They continue from the agent's acks: a promise, sync or end
+# that was recorded and not acked may be in the log twice, which is harmless.
 
 
 _ISLANDS_MAX: Final = 4096
@@ -143,7 +143,7 @@ RECENT_ROWS: Final = 1 << 16
 class PastSource:
     """A source as the log knows it: ``streams`` of its newest incarnation, by name.
 
-    ``over``: a newer start was seen, so that this one may not go on.
+    ``over``: a newer start was seen, so this one may not continue.
     """
 
     incarnation: int
@@ -152,12 +152,12 @@ class PastSource:
 
 
 class Recalled:
-    """Everything that a gateway must know of its log; ``take`` its frames in order."""
+    """What a gateway must know of its log; call ``take`` with its frames in order."""
 
     def __init__(
         self, frames: Iterable[Frame] = (), saved: Mapping[str, Any] | None = None
     ) -> None:
-        """``saved``: of the frames before these; None or empty: there are none."""
+        """``saved``: for the frames before these; None or empty: there are none."""
         saved = saved or {}
         self.last_arrival: int | None = saved.get("last_arrival")
         self.attr_types: dict[str, dict[str, str]] = {
@@ -171,13 +171,13 @@ class Recalled:
             for site, name, incarnation, streams in saved.get("sources", ())
         }
         self.recent: deque[Frame] = deque()
-        """The last frames, of ``RECENT_ROWS`` rows at least."""
+        """The last frames, with at least ``RECENT_ROWS`` rows."""
         self._recent_rows = 0
         for frame in frames:
             self.take(frame)
 
     def saved(self) -> dict[str, Any]:
-        """All of it, of what msgpack knows."""
+        """The state as types of msgpack."""
         return {
             "last_arrival": self.last_arrival,
             "attr_types": self.attr_types,
@@ -188,7 +188,7 @@ class Recalled:
         }
 
     def take(self, frame: Frame) -> None:
-        """The next frame of the log."""
+        """Take the next frame of the log."""
         if not frame.rows:
             return
         last = frame.last_arrival
@@ -228,7 +228,7 @@ class Recalled:
                 _add(received, first_seq[announced], np.sort(seq[of[kind[of] == Kind.EVENT]]))
 
     def _stream(self, site: str, source: str, stream: str, incarnation: int) -> ReceivedSet | None:
-        """The numbers of a stream; None: of an incarnation that is over."""
+        """The numbers of a stream; None: its incarnation is over."""
         past = self.sources.get((site, source))
         if past is None or incarnation > past.incarnation:
             past = self.sources[site, source] = PastSource(incarnation)
@@ -238,7 +238,7 @@ class Recalled:
 
 
 def _add(received: ReceivedSet, announced: np.ndarray, seq: np.ndarray) -> None:
-    """Numbers ``seq`` (ascending) have come; ``announced``: those that streams began with."""
+    """Add numbers ``seq`` (ascending); ``announced``: first numbers of streams."""
     for first in announced.tolist():
         received.add(0, first)
     if len(seq):

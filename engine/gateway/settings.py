@@ -1,4 +1,4 @@
-"""Limits and rhythms of a gateway, and whom it is open to."""
+"""Limits, periods and admission settings of a gateway."""
 
 from __future__ import annotations
 
@@ -14,69 +14,69 @@ from slackwater.edge_agent.sequence import AHEAD
 from slackwater.engine.core.errors import UserError
 from slackwater.engine.gateway.content import Refusal
 
-# Limits and rhythms of a gateway, and whom it is open to; checked when they are made.
+# Limits and periods of a gateway, and which peers it admits; checked on creation.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Limits and rhythms. Durations are on the arrival clock.
+    """Limits and periods. Durations are of the arrival clock.
 
     Raises:
-        UserError: no tokens, though peers of other machines may connect.
+        UserError: no tokens, although peers of other machines may connect.
     """
 
     tokens: Mapping[tuple[str, str], str] | None = None
-    """Token of each (site, source); None: any source that may connect is let in."""
+    """Token of each (site, source); None: any source that may connect is admitted."""
     listen: str = "127.0.0.1"
     """Address that the server binds."""
     without_tokens: bool = False
-    """Any client that reaches ``listen`` may send, even from other machines."""
+    """Whether any client that reaches ``listen`` may send, even from other machines."""
     seq_bits: Mapping[str, int] = field(default_factory=dict)
-    """Bits of the counters of peers that count themselves, by stream."""
+    """Bits of the counters of peers that number events themselves, by stream."""
     tick_every_ns: int = 100_000_000
-    """A site silent for so long gets a tick record; 0: no ticks."""
+    """Silence after which a site gets a tick record; 0: no ticks."""
     ticks_per_s_max: int = 1_000
-    """Of all sites together: more than 100 silent ones get theirs less often."""
+    """Over all sites: more than 100 silent ones get ticks less often."""
     tick_limit_ns: int = 60_000_000_000
-    """A site without connections gets no ticks any more after so long."""
+    """A site without connections gets no more ticks after this time."""
     frame_rows: int = 8192
     frame_bytes: int = 4 << 20
     frame_every_ns: int = 200_000_000
     """A frame is closed at the first of these three: rows, bytes, age of its first record."""
     commit_every_ns: int = 0
-    """Closed frames are made durable, and acked, together after so long; 0: at once."""
+    """Closed frames are made durable and acked together after this time; 0: at once."""
     sink_retry_ns: int = 1_000_000_000
-    """A sink that failed is tried again after so long."""
+    """Wait before a failed sink is retried."""
     waiting_bytes_max: int = 256 << 20
-    """Of all frames in the making; while the sink fails and this is full, peers must wait."""
+    """Size of all open frames; while the sink fails and this is full, peers must wait."""
     connections_max: int = 4096
     connections_per_source: int = 64
     connections_per_address: int = 1024
     failed_logins_per_minute: int = 120
-    """Of an address: then it is turned away until they have drained. This machine's own have no
-    limit of these two kinds."""
+    """Per address, which is then refused until failures have expired. Addresses of this machine
+    have neither of the two limits."""
     connection_bytes_per_s: int = 128 << 20
     connection_events_per_s: int = 1_000_000
-    """A connection that brings more than a second's worth at once is not read for a while."""
+    """A connection that sends more than a second's worth at once is not read for a while."""
     half_messages_max: int = 256 << 20
     """Bytes of incomplete messages, over all connections."""
     message_timeout_ns: int = 30_000_000_000
-    """So long may a message take from its first byte to its last."""
+    """Longest time from the first byte of a message to its last."""
     sources_max: int = 65_536
     sources_bytes_max: int = 256 << 20
-    """What is kept of all sources: names, schemas of the connected, numbers of their streams."""
+    """Memory of all sources: names, schemas of connected ones, numbers of their streams."""
     islands_max: int = 4096
-    """Runs of numbers received ahead of a gap, per stream."""
+    """Runs of numbers received beyond a gap, per stream."""
     islands_total_max: int = 1 << 20
     """The same over all streams of all sources."""
     clocks_max: int = 4096
-    """Clocks that the events of one source name, in one start of its agent."""
+    """Clocks that events of one source may name in one start of its agent."""
     promises_max: int = 1 << 18
-    """Promises that wait for the numbers before them, over all sources."""
+    """Promises that wait for earlier numbers, over all sources."""
     pull_back_ns: int = 10_000_000_000
-    """An interval that has begun and not come is requested after so long; 0: never."""
+    """Wait before an interval that has begun and not arrived is requested; 0: never."""
     pull_back_max: int = 1 << 16
-    """Such intervals that are known of, over all sources."""
+    """Such intervals that are tracked, over all sources."""
     takeover_ns: int = 5_000_000_000
     hello_timeout_ns: int = 10_000_000_000
     ntp: ServerClock = field(default_factory=ServerClock)
@@ -89,7 +89,7 @@ class GatewaySettings:
             )
 
     def rhythm(self, sites: int) -> tuple[int, int]:
-        """Of each of ``sites`` sites, in ns: silence until a tick (0: none), age of its frames."""
+        """For ``sites`` sites [ns]: silence until a tick (0: none), and age of frames."""
         least = sites * 1_000_000_000 // self.ticks_per_s_max
         return self.tick_every_ns and max(self.tick_every_ns, least), self.frame_every_ns
 
@@ -98,38 +98,38 @@ class GatewaySettings:
         return self.tokens is not None or self.without_tokens or is_loopback(host)
 
 
-# How many connections an address has, and how often who comes from there is not who it says.
+# Connections and failed logins per address.
 #
-# One machine must not take all connections from the others, nor try tokens as fast as it can. So an
-# address has a limit of open connections; and of failed logins a minute's worth (a leaky bucket),
-# after which it is turned away at once until they have drained. Devices behind one router share its
-# address, and all of IPv6's addresses with the same first 64 bits are one, as a subnet has them
-# all. This machine's own addresses have no limits: a proxy in front of the gateway is one of them.
+# One machine must not take all connections, nor guess tokens at full speed. So an address has a
+# limit of open connections, and of failed logins, a minute's worth (a leaky bucket), after which it
+# is refused at once until they have expired. Devices behind one router share its address, and all
+# IPv6 addresses with the same first 64 bits count as one, because a subnet owns them all. This
+# machine's own addresses have no limits: they include a proxy in front of the gateway.
 
 
 REMEMBERED_MAX: Final = 65_536
-"""Addresses with failed logins; of more, those are forgotten that failed longest ago."""
+"""Addresses with failed logins that are remembered; beyond, the oldest are forgotten."""
 _NO_FAULT: Final = frozenset({
     "attr_type", "attrs_max", "busy", "duplicate_source", "hello_timeout", AHEAD, "schema",
     "sources_bytes_max", "sources_max", "stale_incarnation", "version",
 })  # fmt: skip
-"""Reasons that say nothing of who it is: a whole fleet behind one router may have them."""
+"""Reasons that are no failed logins: a whole fleet behind one router may have them."""
 _MINUTE_NS: Final = 60 * 10**9
 _SUBNET: Final = 64
 
 
 class Addresses:
-    """Of all peers, which are counted here from ``opened`` to ``closed``."""
+    """Limits per address; connections count from ``opened`` to ``closed``."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._all = 0
         self._open: Counter[str] = Counter()
         self._failed: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        """How many, less those that have drained, and when that was."""
+        """Level of failed logins, and the time of that level."""
 
     def refusal(self, host: str, now_ns: int) -> Refusal | None:
-        """Why nobody at ``host`` may connect now; None: one may."""
+        """Why no peer at ``host`` may connect now; None: it may."""
         settings, place = self._settings, place_of(host)
         if not settings.admits(host):
             return Refusal("no_tokens", "only this machine may connect", retry=False)
@@ -144,13 +144,13 @@ class Addresses:
         return None
 
     def opened(self, host: str) -> None:
-        """A connection more."""
+        """Count an opened connection."""
         self._all += 1
         if place := place_of(host):
             self._open[place] += 1
 
     def closed(self, host: str) -> None:
-        """One of those is gone."""
+        """Count a closed connection."""
         self._all -= 1
         if place := place_of(host):
             self._open[place] -= 1
@@ -158,7 +158,7 @@ class Addresses:
                 del self._open[place]
 
     def failed(self, host: str, reason: str, now_ns: int) -> None:
-        """Who came from ``host`` was not let in, for that reason."""
+        """Count a refused HELLO from ``host``."""
         place = place_of(host)
         if not place or reason in _NO_FAULT:
             return
@@ -168,7 +168,7 @@ class Addresses:
             self._failed.popitem(last=False)
 
     def __len__(self) -> int:
-        """Addresses with kept state."""
+        """Number of addresses with stored state."""
         return len(self._open.keys() | self._failed.keys())
 
     def _level(self, place: str, now_ns: int) -> float:
@@ -180,7 +180,7 @@ class Addresses:
 
 
 def place_of(host: str) -> str:
-    """What counts as one address; "": one without limits.
+    """The unit of address limits; "": no limits apply.
 
     >>> place_of("10.0.0.7"), place_of("::ffff:10.0.0.7"), place_of("fe80::1:2%eth0")
     ('10.0.0.7', '10.0.0.7', 'fe80::/64')
