@@ -1,8 +1,8 @@
-"""A gateway, three agents with bent clocks, queries and the page, until Ctrl-C; nothing stays.
+"""Demonstration: a gateway, three agents with wrong clocks, queries and the page, until Ctrl-C.
 
-The agents are real ones, in processes of their own; their clocks are wrong by ``[clock]`` of their
-settings. One keeps its events for a while, so that some answers come too early and are taken back.
-What they send, ``python -m slackwater.engine.server.demonstration PLACE START`` prints.
+The agents are real ones, in separate processes; ``[clock]`` in their settings makes their clocks
+wrong. One keeps its events for a while, so that some answers are premature and are retracted. Their
+input is ``python -m slackwater.engine.server.demonstration PLACE START``. All files are removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ READS: Final = "SELECT count(*) FROM events GROUP BY type WINDOW TUMBLING 20 s"
 
 
 class DemoReader(NamedTuple):
-    """A device: its place, and how its clock and its link are wrong."""
+    """A device: its place, and the errors of its clock and its link."""
 
     place: str
     ahead_ms: int
@@ -44,7 +44,7 @@ class DemoReader(NamedTuple):
     keeps: str
 
 
-# Within the 50 ppm that agents declare of their clocks: beyond that, bounds do not hold, and no
+# Within the 50 ppm that agents declare for their clocks: beyond that, bounds do not hold, and no
 # count is certain.
 READERS: Final = (
     DemoReader("shelf", 2_500, 40, "20 ms"),
@@ -54,14 +54,14 @@ READERS: Final = (
 
 
 def demonstrate(tell: Callable[[str], None]) -> None:
-    """Runs until a signal stops it.
+    """Run until a signal stops it.
 
     Raises:
         SlackwaterError: a package of the page or of the engine is missing.
         UserError: no port is free.
     """
     need("page")
-    # Readers need neither, and each is a process of its own.
+    # Readers need neither of these imports, and each is a separate process.
     from slackwater.engine.server.serving import serve  # noqa: PLC0415
     from slackwater.engine.server.site_file import PAGE_PORT, read_site  # noqa: PLC0415
 
@@ -79,10 +79,10 @@ def demonstrate(tell: Callable[[str], None]) -> None:
 
 
 def _tell(line: str, tell: Callable[[str], None]) -> None:
-    """What somebody who looks on wants to know."""
+    """Print the lines that a spectator needs."""
     if line.startswith("page at "):
         tell("three readers of a shop, whose clocks are wrong; Ctrl-C ends all")
-        tell(line)  # ends with the address, so that a terminal makes a link of it
+        tell(line)  # ends with the address, which terminals turn into a link
     elif "answers" in line:
         tell(line)
 
@@ -139,7 +139,7 @@ command = {json.dumps(command)}
 
 
 def _agent(folder: Path, reader: DemoReader, port: int, start: float) -> subprocess.Popen[bytes]:
-    """Starts the agent of ``reader``; what it says goes to a file in ``folder``."""
+    """Start the agent of ``reader``; its output goes to a file in ``folder``."""
     settings = folder / f"{reader.place}.toml"
     settings.write_text(_agent_file(reader, port, start), encoding="utf-8")
     with (folder / f"{reader.place}.txt").open("wb") as said:
@@ -151,14 +151,14 @@ def _agent(folder: Path, reader: DemoReader, port: int, start: float) -> subproc
 
 
 def _ends_with_us() -> Callable[[], None] | None:
-    """For a child, before it is another program: a kill of this process ends it, too (Linux)."""
+    """``preexec_fn`` of a child: it ends when this process is killed (Linux)."""
     if not sys.platform.startswith("linux"):
         return None
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
     def ask() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it was killed before
+        if os.getppid() != parent:  # the parent was killed before prctl
             os._exit(1)
 
     return ask
@@ -174,7 +174,7 @@ def _end(agent: subprocess.Popen[bytes]) -> None:
 
 
 def _free_ports(page_port: int) -> tuple[int, int]:
-    """One for the gateway (TCP and UDP), and the page's own, or any if it is taken."""
+    """A free port for the gateway (TCP and UDP), and the page's port, or any if it is taken."""
     with socket.socket() as page:
         page.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -193,20 +193,19 @@ def _free_ports(page_port: int) -> tuple[int, int]:
     raise UserError("no port of 127.0.0.1 is free for TCP and UDP")
 
 
-# What a reader prints: things at the shelf, at the checkout, at the exit; a few are not paid for.
+# Output of a reader: things at the shelf, at the checkout, at the exit; a few are not paid for.
 #
-# All readers draw the same walks from the same seed, so that they agree without talking to one
-# another.
+# All readers draw the same walks from the same seed, so that they agree without communication.
 
 
 _SEED: Final = 20_261_123
 _BETWEEN_S: Final = 0.8
-"""Mean time from one thing to the next."""
+"""Mean time between two things."""
 _STOLEN: Final = 0.1
 
 
 class Walk(NamedTuple):
-    """When a thing is read, in seconds after the start; ``checkout`` None: it is not."""
+    """Times of a thing's readings, in seconds after the start; ``checkout`` None: not paid."""
 
     tag: str
     shelf: float
@@ -215,7 +214,7 @@ class Walk(NamedTuple):
 
 
 def walks() -> Iterator[Walk]:
-    """All walks, in order of their first reading; the same each time."""
+    """All walks, in order of their first reading; always the same."""
     random = Random(_SEED)  # noqa: S311 - no secret
     number, at = 0, 0.0
     while True:
@@ -228,10 +227,10 @@ def walks() -> Iterator[Walk]:
 
 
 def readings(place: str) -> Iterator[tuple[float, str]]:
-    """(seconds after the start, tag) of one reader, in order."""
+    """(seconds after the start, tag) of one reader's readings, in order."""
     waiting: list[tuple[float, str]] = []
     for walk in walks():
-        # Nobody who comes later is read before that.
+        # No later walk has a reading before that.
         while waiting and waiting[0][0] <= walk.shelf:
             yield heapq.heappop(waiting)
         at = {"shelf": walk.shelf, "checkout": walk.checkout, "exit": walk.exit}[place]
@@ -240,7 +239,7 @@ def readings(place: str) -> Iterator[tuple[float, str]]:
 
 
 def print_readings(place: str, start: float) -> None:
-    """Prints each reading when it is due; ``start``: seconds since the Unix epoch."""
+    """Print each reading when it is due; ``start``: seconds since the Unix epoch."""
     for at, tag in readings(place):
         wait = start + at - time.time()
         if wait > 0:

@@ -1,8 +1,8 @@
-"""Engine and sinks as child processes of the server: receiving and acking never wait for them.
+"""Engine and sinks as child processes of the server, which never waits for them.
 
-The engine receives how far the log is durable, and returns lines of answers for the live page. The
-sinks read the answers' files. What ends by itself is restarted, with a growing delay: the cause may
-be fixed meanwhile.
+The engine is informed how far the log is durable, and returns lines of answers for the live page.
+The sinks read the files of answers. A child that ends by itself is restarted with a growing delay:
+the cause may be fixed meanwhile.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ _UNREAD: Final = ("keep", "delete")
 
 
 def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Task | None:
-    """The sections of the file; None: no queries, or no engine.
+    """Read the sections of the file; None: no queries, or no engine.
 
     Args:
         whole: the file.
-        folder: to which files are relative.
+        folder: the folder to which file names are relative.
         log: the arrival log.
-        kind: of the engine, instead of the file's; None: as the file says.
+        kind: kind of the engine, instead of the file's; None: as in the file.
 
     Raises:
-        SettingsError: a mistake in the tables.
-        UserError: a query or an option is at fault; names it.
+        SettingsError: a wrong setting in the tables.
+        UserError: a query or an option is invalid; names it.
     """
     keep = read_limits(whole.table("answers"))
     table = whole.table("engine")
@@ -121,10 +121,10 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Task
 
 
 def read_limits(table: Table) -> Limits:
-    """What the table says of how much is kept.
+    """Read the limits on kept answers.
 
     Raises:
-        SettingsError: a mistake in it.
+        SettingsError: a wrong setting.
     """
     age_ns = table.duration_ns("keep", 0)
     if 0 < age_ns < _AGE_LEAST_NS:
@@ -137,7 +137,7 @@ def read_limits(table: Table) -> Limits:
 
 
 def _placed(said: str, engine: Table, tables: Mapping[str, Table]) -> Exception:
-    """The error to raise: at the query, file or option that it begins with."""
+    """Return an error at the query, file or option that the text begins with."""
     for name, table in tables.items():
         if said.startswith(f"{name}: "):
             key = next(key for key in ("text", "file", "path") if key in table.effective)
@@ -148,7 +148,7 @@ def _placed(said: str, engine: Table, tables: Mapping[str, Table]) -> Exception:
 
 
 def _queries(tables: list[Table], folder: Path) -> tuple[tuple[str, str], ...]:
-    """(name, text) of each."""
+    """(name, text) of each query."""
     found: dict[str, str] = {}
     for number, table in enumerate(tables, 1):
         name = _new_name(table, table.text("name", f"q{number}"), found)
@@ -164,7 +164,7 @@ def _queries(tables: list[Table], folder: Path) -> tuple[tuple[str, str], ...]:
 
 
 def _reference_tables(tables: list[Table], folder: Path) -> tuple[str, ...]:
-    """``[[table]]``: NAME=FILE of each."""
+    """NAME=FILE of each ``[[table]]``."""
     found: dict[str, Path] = {}
     for table in tables:
         name = _new_name(table, table.text("name"), found)
@@ -173,7 +173,7 @@ def _reference_tables(tables: list[Table], folder: Path) -> tuple[str, ...]:
 
 
 def _new_name(table: Table, name: str, known: Collection[str]) -> str:
-    """The ``name`` of ``table``, if a folder may be called so and none of the ``known`` is."""
+    """Check that ``name`` is valid as a folder name and not in ``known``; return it."""
     if not _NAME.fullmatch(name):
         raise table.wrong("name", f"{name!r} is to be a name: letters, digits, _ - .")
     if name in known:
@@ -182,10 +182,10 @@ def _new_name(table: Table, name: str, known: Collection[str]) -> str:
 
 
 def spark_ready() -> None:
-    """Whether Spark can run here.
+    """Check that Spark can run here.
 
     Raises:
-        UserError: it cannot; says what to install, or how to answer without Spark.
+        UserError: it cannot; names what to install, or how to answer without Spark.
     """
     try:
         need_spark(f"answer without Spark: {_EMBEDDED}")
@@ -197,33 +197,33 @@ def spark_ready() -> None:
 
 
 OnResults = Callable[[Sequence[bytes]], None]
-"""Takes lines of answers that have just been written, each a JSON object without its newline."""
+"""Takes new lines of answers, each a JSON object without its newline."""
 _AGAIN_S: Final = (1.0, 15.0)
-"""Waits between its lives [s]: the first, and the longest."""
+"""Waits between restarts [s]: the first, and the longest."""
 _AGAIN_AFTER_ANSWERS_S: Final = 4.0
-"""The longest after a life in which it was at work, so that answers are soon back."""
+"""Longest wait after a run that produced answers, so that answers return soon [s]."""
 ENDED: Final = 1
 _STEADY_S: Final = 60.0
-"""Who ran so long is started again soon."""
+"""A process that ran this long is restarted with the shortest wait [s]."""
 STOP_S: Final = 45.0
-"""So long it may take to do what there is, as to answer the log, when the server stops."""
+"""Longest time to finish pending work when the server stops, for example the log [s]."""
 COMPILING_STOP_S: Final = 240.0
-"""The same, with what it compiles meanwhile: that would be lost, and compiled at the next start."""
+"""The same while queries compile, which would be lost and repeated at the next start [s]."""
 
 
 class ChildProcess(ABC):
-    """A program of ours, from ``start`` to ``stop`` on one event loop; it is started again when it
-    ends by itself. The end of its standard input says that it is to stop.
+    """A child process, from ``start`` to ``stop`` on one event loop; it is restarted when it ends
+    by itself. The end of its standard input tells it to stop.
 
     Args:
-        module: that is run.
+        module: module to run.
         name: for messages.
-        task: what it is to do.
+        task: what it must do.
         tell: takes a line for people.
     """
 
     unfinished = "not all is done yet; the next start goes on"
-    """What to say when it was killed, or waited for its next start."""
+    """Message if the process was killed, or was waiting for its next start."""
 
     def __init__(
         self, module: str, name: str, task: ChildTask, tell: Callable[[str], None]
@@ -237,15 +237,15 @@ class ChildProcess(ABC):
         self._was_at_work = False
         self._before: set[str] = set()
         self._said: set[str] = set()
-        """Lines of its life, and of the one before: what each says again is said once."""
+        """Lines of this run and the previous one: repeated lines are reported once."""
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """It runs from now on."""
+        """Start the process."""
         self._running = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Returns when it has done what there is and ended, or took too long."""
+        """Stop the process: return when it has finished its work, or took too long."""
         assert self._running is not None
         self._stopping.set()
         if self._process is not None and self._process.stdin is not None:
@@ -260,13 +260,13 @@ class ChildProcess(ABC):
 
     @abstractmethod
     def _take(self, kind: bytes, content: bytes) -> None:
-        """The process says so."""
+        """Handle a message of the process."""
 
     async def _hear(self, stdout: asyncio.StreamReader) -> None:
-        """Takes what the process says.
+        """Read the messages of the process.
 
         Raises:
-            IncompleteReadError: it says no more, or has ended within a message.
+            IncompleteReadError: it has ended, perhaps within a message.
         """
         while True:
             head = await stdout.readexactly(HEAD)
@@ -277,16 +277,16 @@ class ChildProcess(ABC):
                 self._take(head[:1], content)
 
     def _begin(self, process: Process) -> None:
-        """It has been started."""
+        """Called after each start of the process."""
         assert process.stdin is not None
         process.stdin.write(self._task.as_line())
 
     def _end(self) -> None:
-        """It has ended."""
+        """Called after each end of the process."""
         self._process = None
 
     def _say(self, line: str) -> None:
-        """Unless its life before said so: it may end four times a minute, for days."""
+        """Report a line, unless the previous run did: it may end four times a minute, for days."""
         if line not in self._before:
             self._tell(line)
         self._said.add(line)
@@ -311,11 +311,11 @@ class ChildProcess(ABC):
             await asyncio.wait([done], timeout=wait_s)
             done.cancel()
             wait_s = min(2 * wait_s, _AGAIN_S[1])
-        # It was killed, waited for its next start, or for that of an earlier server to end.
+        # It was killed, or was waiting for its next start or for an earlier server's to end.
         self._tell(self.unfinished)
 
     async def _once(self) -> int:
-        """One life of the process; gives its exit code."""
+        """Run the process once; return its exit code."""
         try:
             process = self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", self._module, stdin=PIPE, stdout=PIPE,
@@ -335,13 +335,13 @@ class ChildProcess(ABC):
 
 
 class EngineProcess(ChildProcess):
-    """The engine that answers.
+    """The engine that answers the queries.
 
     Args:
-        task: what it is to do.
+        task: what it must do.
         tell: takes a line for people.
         on_results: takes new answers.
-        state: is kept up to date.
+        state: updated here.
     """
 
     unfinished = "answers: not all are written yet; the next start goes on"
@@ -353,14 +353,14 @@ class EngineProcess(ChildProcess):
         super().__init__(module, "answers: the engine", task, tell)
         self._number = task.durable
         self.saved = 0
-        """The log's files up to this number are needed no more, not by a restart either."""
+        """Number of the newest log file that is no longer needed, not even for a restart."""
         self._on_results = on_results
         self._state = state
         state.running = False
         self._compiled_at = -COMPILING_STOP_S
 
     def durable(self, number: int) -> None:
-        """The log is durable up to the file of that number."""
+        """Record that the log is durable up to the file ``number``."""
         self._number = number
         if self._process is not None and not self._stopping.is_set():
             self._say_number(self._process)
@@ -381,7 +381,7 @@ class EngineProcess(ChildProcess):
 
     def _begin(self, process: Process) -> None:
         super()._begin(process)
-        self._say_number(process)  # also one that is to stop answers what there is
+        self._say_number(process)  # also before a stop: it answers the whole log first
 
     def _say_number(self, process: Process) -> None:
         assert process.stdin is not None
@@ -408,12 +408,12 @@ class EngineProcess(ChildProcess):
 
 
 class SinksProcess(ChildProcess):
-    """The sinks, which take answers to other programs.
+    """The process of the sinks, which deliver answers to other programs.
 
     Args:
-        task: what they are to do.
+        task: what they must do.
         tell: takes a line for people.
-        state: is kept up to date.
+        state: updated here.
     """
 
     unfinished = "sinks: not all is delivered yet; the next start goes on"

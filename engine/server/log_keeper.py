@@ -1,4 +1,4 @@
-"""The arrival log of a server: written in a thread, merged and given up by age and size."""
+"""The arrival log of a server: written in a thread, merged, and limited by age and size."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from slackwater.engine.log.retention import (
 
 # The arrival log as a gateway's sink that writes in a thread: receiving never waits for the disk.
 #
-# Whatever waits when a write is done goes into one file with the next: so the commits of a busy
-# gateway become fewer and larger. How much may wait is the gateway's to say (``GatewayCore``).
+# Everything that waits when a write ends goes into one file with the next write, so commits of a
+# busy gateway become fewer and larger. The gateway limits how much may wait (``GatewayCore``).
 
 
 OnDurable = Callable[[int, int], None]
-"""Takes how many flushes are done in all, and the number of the log's last file."""
+"""Takes the number of flushes done in all, and the number of the log's last file."""
 OnFailed = Callable[[OSError], None]
-"""Takes why a write failed that will be tried again."""
+"""Takes the error of a write that will be retried."""
 _NS_PER_S: Final = 10**9
 
 
 class LogThread:
-    """Owns ``writer`` from ``start`` on; a write that failed is tried again after ``retry_ns``.
+    """Owns ``writer`` after ``start``; a failed write is retried after ``retry_ns``.
 
     ``tell``: takes a line for people, when writing fails and when it succeeds again.
     """
@@ -59,10 +59,10 @@ class LogThread:
         self._closing = False
 
     def start(self, on_durable: OnDurable, on_failed: OnFailed) -> asyncio.Future[None]:
-        """Writes from now on, and calls these on the running event loop.
+        """Start the thread, which calls the callbacks on the running event loop.
 
-        What it gives is done when ``close`` was called and all is written, or has an exception:
-        OSError when the last try failed, and whatever else stops the thread before.
+        The returned future ends after ``close``, when everything is written, or has an exception:
+        OSError if the last attempt failed, or the error that stopped the thread before.
         """
         self._loop = asyncio.get_running_loop()
         self._on_durable, self._on_failed = on_durable, on_failed
@@ -71,11 +71,11 @@ class LogThread:
         return over
 
     def append(self, frame: Frame) -> None:
-        """Takes ``frame``, for the next ``flush``."""
+        """Take ``frame`` for the next ``flush``."""
         self._taken.append(frame)
 
     def flush(self) -> object:
-        """Has what was taken written soon."""
+        """Queue what was taken for writing; return LATER."""
         with self._changed:
             self._flushes.append(self._taken)
             self._changed.notify()
@@ -83,7 +83,7 @@ class LogThread:
         return LATER
 
     def close(self) -> None:
-        """Writes what waits, trying once, and ends."""
+        """Write what waits, with one attempt, and end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -93,7 +93,7 @@ class LogThread:
     def _run(self, over: asyncio.Future[None]) -> None:
         try:
             self._write_all()
-        except BaseException as error:  # which is the server's to raise
+        except BaseException as error:  # the server raises it
             self._loop.call_soon_threadsafe(over.set_exception, error)
         else:
             self._loop.call_soon_threadsafe(over.set_result, None)
@@ -106,7 +106,7 @@ class LogThread:
             self._loop.call_soon_threadsafe(self._on_durable, done, self._writer.files)
 
     def _waiting(self) -> list[list[Frame]]:
-        """What was flushed meanwhile; nothing: the end."""
+        """Frames that were flushed meanwhile; empty: the thread must end."""
         with self._changed:
             self._changed.wait_for(lambda: self._flushes or self._closing)
             found = list(self._flushes)
@@ -114,7 +114,7 @@ class LogThread:
             return found
 
     def _write(self, frames: list[Frame]) -> None:
-        """Raises OSError when it fails and the end has come."""
+        """Write ``frames``; raises OSError if it fails during ``close``."""
         taken, waits = 0, False
         while True:
             last = self._closing
@@ -147,28 +147,28 @@ class LogThread:
 
 EVERY_S: Final = 5.0
 _WAITED_S: Final = 600.0
-"""Files that cannot be deleted for so long are reported."""
+"""Files that could not be deleted for this long are reported [s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepSettings:
-    """``compact``: small files become large ones."""
+    """``compact``: merge small files into large ones."""
 
     compact: bool = True
     limits: Limits = field(default_factory=Limits)
 
 
 class LogKeeper:
-    """Of the log in a folder.
+    """Maintains the log in a folder.
 
     Args:
-        log: the folder, which is there.
-        settings: what is to be done.
-        read: gives the number of the file up to which no engine, nor its restart, needs any; None:
-            there is no engine.
+        log: the folder, which exists.
+        settings: what to do.
+        read: returns the number of the newest file that no engine needs, not even for a restart;
+            None: there is no engine.
         tell: takes a line for people.
-        now_ns: the arrival clock, about.
-        also: is called as often, in the same thread; may raise OSError.
+        now_ns: approximate arrival clock.
+        also: called in each round, in the same thread; may raise OSError.
     """
 
     def __init__(
@@ -193,20 +193,20 @@ class LogKeeper:
         self._thread = threading.Thread(target=self._run, name="log-keeper", daemon=True)
 
     def __enter__(self) -> None:
-        """Works from now on."""
+        """Start the thread."""
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        """Returns when what it was at is done."""
+        """End the thread after its current work."""
         self._ending.set()
         self._thread.join()
 
     def step(self) -> None:
-        """All that is due now.
+        """Do all work that is due.
 
         Raises:
             UserError: a damaged file.
-            OSError: the disk does not do what it should.
+            OSError: a disk operation failed.
         """
         while (
             self._settings.compact
@@ -223,7 +223,7 @@ class LogKeeper:
             self._say("files that are to go wait for somebody who reads the log")
 
     def _retire(self) -> bool:
-        """Gives up what is beyond the limits; False: somebody reads."""
+        """Retire files beyond the limits; False: some are still being read."""
         limits = self._settings.limits
         if not (limits.age_ns or limits.bytes):
             return True
@@ -263,5 +263,5 @@ class LogKeeper:
                 step()
             except (UserError, OSError) as error:
                 self._say(str(error))
-        # Arrow keeps what merging needed, some 10 MB, unless it is asked to give it back.
+        # Arrow keeps some 10 MB from merging unless asked to release it.
         pa.default_memory_pool().release_unused()

@@ -1,16 +1,15 @@
 """The logs of several gateways as one: in order of arrival, each numbered event once.
 
-An agent sends to one gateway at a time, and to the next when that one is gone, so each log has a
-part of a site, and some events are in two. Gateways stamp arrivals by clocks of their own, which
-are ``apart`` by so much at most. The first log's clock is the reference:
+An agent sends to one gateway at a time, and to the next one after a failure, so each log has a part
+of a site, and some events are in two. Each gateway stamps arrivals by its own clock; two clocks
+differ by at most ``apart``. The first log's clock is the reference:
 
-* a sync that another gateway measured is wrong by ``apart`` more;
-* no event happened after it arrived, so what another gateway stamped counts ``apart`` later: its
+* the error of a sync that another gateway measured grows by ``apart``;
+* no event happened after it arrived, so arrivals at another gateway count ``apart`` later: its
   clock may be behind by as much;
-* a promise or an end says that all before it has come. What came before it at another gateway may
-  so be stamped later, by twice ``apart`` at most, as it then is itself;
-* where a gateway says that the numbers of a start begin, it is where they began there: the smallest
-  is where the start began.
+* a promise or an end says that all events before it have arrived. Events that arrived before it at
+  another gateway may get later stamps, by at most twice ``apart``, and so it counts that much
+later; * if several gateways report the first number of a start, the smallest one holds.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ _LATER_KINDS: Final = (int(Kind.POG), int(Kind.EOS))
 
 @dataclass(frozen=True, slots=True)
 class ClockComparison:
-    """Two gateways' clocks, by agents that changed from one to the other ``changes`` times.
+    """Comparison of two gateways' clocks, from ``changes`` moves of agents between them.
 
-    ``log``'s clock was ahead of that of ``other`` by ``low_ns`` to ``high_ns``: medians, as a
-    change in which an agent's clock was set has wrong bounds.
+    ``log``'s clock was ahead of that of ``other`` by ``low_ns`` to ``high_ns``. These are medians,
+    because a move during which an agent's clock was set has wrong bounds.
     """
 
     log: Path
@@ -60,14 +59,14 @@ class ClockComparison:
 
 
 class MergedLogs:
-    """The frames of the logs ``folders``; iterate once, then ``copies`` says what was left out, and
-    ``comparisons`` how far the clocks were apart.
+    """The frames of the logs ``folders``. After one iteration, ``copies`` is the number of dropped
+    duplicates, and ``comparisons`` gives the differences of the clocks.
 
-    Memory holds when each frame begins, what of one log is ahead of the others, and the gaps in
-    the numbers.
+    Memory: the first arrival of each frame, rows of one log that are ahead of the others, and the
+    gaps in the numbers.
 
     Raises:
-        UserError: not a log, or one without arrivals; or all are empty.
+        UserError: a folder is no log, or has no arrivals; or all logs are empty.
     """
 
     kind: Final = "log"
@@ -75,7 +74,7 @@ class MergedLogs:
 
     def __init__(self, folders: Sequence[Path], apart_ns: int) -> None:
         self.copies = 0
-        """Events that another log, or the same one, had before."""
+        """Events dropped because a log, the same or another, had them before."""
         self._apart = apart_ns
         self._logs = [LogReader(folder) for folder in folders if not _is_unused(folder)]
         if not self._logs:
@@ -88,12 +87,12 @@ class MergedLogs:
                 )
         self._received: dict[Start, ReceivedSet] = {}
         self._syncs: dict[tuple[str, str, int], tuple[int, SyncPoint]] = {}
-        """The newest of each start of an agent, and the number of its log."""
+        """The newest sync of each start of an agent, and the number of its log."""
         self._ahead: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        """By two logs, how far the clock of the first was ahead: bounds, one for each change."""
+        """By two logs, bounds of how far the clock of the first was ahead, one per move."""
 
     def comparisons(self) -> list[ClockComparison]:
-        """Of all pairs of gateways that an agent has used one after the other."""
+        """Comparisons of all pairs of gateways that an agent has used in succession."""
         found = []
         for (log, other), bounds in sorted(self._ahead.items()):
             low = median_low(low for low, _ in bounds)
@@ -114,7 +113,7 @@ class MergedLogs:
             yield from self._frames(site, table.slice(0, ready))
 
     def _by_arrival(self) -> Iterator[tuple[str, int, Frame, float]]:
-        """(site, number of the log, frame, arrival before which all of the site has been given)."""
+        """(site, number of the log, frame, arrival before which all of the site was yielded)."""
         spans = [list(log.spans()) for log in self._logs]
         firsts: list[dict[str, list[int]]] = []  # of each log by site, the next one last
         for of_log in spans:
@@ -133,7 +132,7 @@ class MergedLogs:
             yield site, log, next(frames[log]), until
 
     def _first_seqs(self) -> dict[Start, int]:
-        """The smallest number that a log says a start of a source began with."""
+        """The smallest first number in the logs, per start of a source and stream."""
         found: dict[Start, int] = {}
         for log in self._logs:
             for frame in log:
@@ -144,7 +143,7 @@ class MergedLogs:
         return found
 
     def _compare(self, log: int, frame: Frame) -> None:
-        """An agent whose syncs are of two gateways has measured the difference of their clocks."""
+        """Compare two gateways' clocks if an agent's syncs are from both."""
         for record in sync_records(frame) if r.KIND in frame.batch.schema.names else ():
             sync = SyncPoint.of(record)
             if record.get(r.OFFSET) is None or sync.ts is None or sync.clock_name != sync.source:
@@ -181,7 +180,7 @@ class MergedLogs:
         return table
 
     def _frames(self, site: str, table: pa.Table) -> Iterator[Frame]:
-        """What is left of ``table`` without events that came before."""
+        """Yield ``table`` as frames, without events that came before."""
         new = self._new(site, table)
         self.copies += len(new) - int(new.sum())
         if not new.all():
@@ -195,7 +194,7 @@ class MergedLogs:
             yield Frame(site, batch)
 
     def _new(self, site: str, table: pa.Table) -> np.ndarray:
-        """Of each row whether it is no event with a number that came before."""
+        """Mask of rows that are not events with a number that came before."""
         new = np.ones(table.num_rows, np.bool_)
         seq = pc.fill_null(table[r.SEQ], -1).to_numpy()
         numbered = np.flatnonzero((seq >= 0) & (table[r.KIND].to_numpy() == Kind.EVENT))
@@ -223,12 +222,12 @@ class MergedLogs:
 
 
 def _is_unused(folder: Path) -> bool:
-    """Whether it is the log of a gateway to which nothing came, as to one that stands by."""
+    """Whether it is the log of a gateway that received nothing, such as a standby."""
     return (folder / LOCK).exists() and not log_files(folder)
 
 
 def _announced(site: str, table: pa.Table) -> Iterator[tuple[Start, int]]:
-    """Of each record that says so, the start and the number that it begins with."""
+    """Start and first number of each record that announces one."""
     table = table.filter(pc.is_valid(table[r.FIRST_SEQ]))
     columns = (table[name].to_pylist() for name in (*_KEY, r.FIRST_SEQ))
     for source, stream, incarnation, first in zip(*columns, strict=True):
@@ -236,7 +235,7 @@ def _announced(site: str, table: pa.Table) -> Iterator[tuple[Start, int]]:
 
 
 def _whole(table: pa.Table) -> pa.Table:
-    """With the columns that a frame may leave out where all its rows say the same."""
+    """Add columns that a frame omits if all its rows have the default."""
     rows = table.num_rows
     absent = {
         r.KIND: (int(Kind.EVENT), pa.int8()),
@@ -255,7 +254,7 @@ def _with(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.
 
 
 def _in_order(site: str, tables: list[pa.Table]) -> pa.Table:
-    """By arrival; of one arrival, in the order in which they came."""
+    """Sort by arrival; rows with one arrival keep their order."""
     plain = []
     for table in tables:
         types = [

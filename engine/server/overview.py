@@ -1,4 +1,4 @@
-"""What a gateway looks like at one instant: a row for every source, and the sums of all."""
+"""The state of a gateway at one instant: a row per source, and sums over all."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from slackwater.engine.server.source_figures import (
     SourceFigures,
 )
 
-# Whether queries are answered: what the page, the metrics and ``/readyz`` say of the engine.
+# Whether queries are answered: the page, the metrics and ``/readyz`` show it.
 
 
 @dataclass(slots=True)
 class AnswersState:
-    """Of one server.
+    """State of the answers of one server.
 
-    ``running``: the engine is at work, or there are no queries; False: nobody answers, for now.
-    ``failed``: queries that are set aside at a site (``engine.output.run_writer``).
-    ``sinks``: figures of each (``engine.sinks.forwarding.SinkFigures``).
+    ``running``: the engine is running, or there are no queries; False: no answers at present.
+    ``failed``: queries that were disabled at a site (``engine.output.run_writer``).
+    ``sinks``: figures of each sink (``engine.sinks.forwarding.SinkFigures``).
     """
 
     running: bool = True
@@ -43,14 +43,14 @@ class AnswersState:
     sinks: list[dict[str, Any]] = field(default_factory=list)
 
 
-# What a gateway looks like at one instant: a row for every source, and the sums of its events.
+# The state of a gateway at one instant: a row per source, and the sums of its events.
 #
-# Made when somebody asks, and not again before it is old enough: with tens of thousands of sources
-# it takes longer, so it is made less often, and never takes more than a twentieth of the time.
+# Made on request, and not again before it is old enough: with tens of thousands of sources it takes
+# longer, so it is made less often, and takes at most a twentieth of the time.
 
 
 IDLE_NS: Final = 10_000_000_000
-"""A connected source without an event for so long is idle."""
+"""A connected source without an event for this long is idle."""
 AGE_LEAST_S: Final = 0.9
 _SHARE: Final = 20
 _DIGITS: Final = re.compile("[0-9]+")
@@ -64,7 +64,7 @@ EVENT_COUNTS: Final = (
     "given_up",
     "reused",
 )
-"""Of events; see ``GatewayCore.counts``."""
+"""Counts of events; see ``GatewayCore.counts``."""
 _NOT_MESSAGES: Final = {
     *EVENT_COUNTS, "promise_waited", "promise_dropped", "duplicate_control",
 }  # fmt: skip
@@ -76,13 +76,13 @@ _COUNTS_AGAIN: Final = (
 SORTS: Final = (
     "source", "state", "offset", "delay", "rate", "lag", "disorder", "missing", "seen", "events",
 )  # fmt: skip
-"""What rows can be sorted by."""
+"""Columns by which rows can be sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One source. Times in seconds; None: not known. ``seen``: how long ago, ``gaps``: how many
-    runs of numbers have not come, ``missing``: how many numbers these are.
+    """One source. Times in seconds; None: unknown. ``seen``: time since the last activity;
+    ``gaps``: number of runs of missing numbers; ``missing``: number of missing numbers.
     """
 
     site: str
@@ -102,21 +102,21 @@ class SourceRow:
     counts: dict[str, int]
     """``EVENT_COUNTS`` since the start."""
     status: str
-    """Of its clock: ``ClockStatus``."""
+    """Status of its clock: ``ClockStatus``."""
     devices: list[DeviceRow]
     """Clocks of devices behind it."""
     alarm: str
-    """What its events show that no bound explains; empty: nothing."""
+    """A finding in its events that no bound explains; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of all sources since the start.
+    """Sums over all sources since the start.
 
-    ``events``: ``EVENT_COUNTS``; ``logged``: events given to the log; ``balance``: received less
-    what became of them, 0 if the books are right; ``faults``: refused messages and connections,
-    by reason; ``pulled``: intervals asked for, by ``PULL_BACK_COUNTS``; ``letters``,
-    ``letters_dropped``: refused messages kept in the file, and not.
+    ``events``: ``EVENT_COUNTS``; ``logged``: events given to the log; ``balance``: received events
+    minus all their outcomes, 0 if the counters are consistent; ``faults``: refused messages and
+    connections, by reason; ``pulled``: requested intervals, by ``PULL_BACK_COUNTS``; ``letters``,
+    ``letters_dropped``: refused messages kept in the file, and dropped.
     """
 
     events: dict[str, int]
@@ -132,7 +132,7 @@ class Totals:
 
 
 def found_line(lane: CountedLane) -> str:
-    """What to say when something is first found of a source's numbers."""
+    """Message about the first finding in a source's numbers."""
     name = f"numbers of {lane.site}/{lane.source}, stream {lane.stream}:"
     if lane.reused:
         return f"{name} events have {_COUNTS_AGAIN}"
@@ -143,7 +143,7 @@ def found_line(lane: CountedLane) -> str:
 
 
 class Overview:
-    """Looks at a gateway core and at the figures of its sources; ``answers``: of its engine."""
+    """Overview of a gateway core and its sources' figures; ``answers``: of its engine."""
 
     def __init__(
         self, core: GatewayCore, figures: SourceFigures, answers: AnswersState | None = None
@@ -153,7 +153,7 @@ class Overview:
         self.answers = AnswersState() if answers is None else answers
         self.sums = Totals(dict.fromkeys(EVENT_COUNTS, 0), 0, 0, {}, {}, 0, 0, 0, 0, {})
         self.now = 0
-        """Arrival clock."""
+        """Arrival clock at the last refresh."""
         self._state = np.zeros(0, np.int64)
         self._gaps = np.zeros(0, np.int64)
         self._missing = np.zeros(0, np.int64)
@@ -162,14 +162,14 @@ class Overview:
         self._reused = np.zeros(0, np.bool_)
         self._names: list[str] = []
         self._places = np.zeros(0, np.int64)
-        """Of each row among all, by name."""
+        """Rank of each row by name."""
         self._due = 0.0
 
     def __len__(self) -> int:
         return len(self._state)
 
     def refresh(self) -> None:
-        """Looks again, if the last look is old enough."""
+        """Update the overview if the last update is old enough."""
         begun = time.monotonic()
         if begun < self._due:
             return
@@ -183,9 +183,9 @@ class Overview:
         self._due = begun + max(AGE_LEAST_S, _SHARE * taken)
 
     def order(self, sort: str, *, descending: bool, find: str = "") -> np.ndarray:
-        """Numbers of the rows whose site/source contains ``find``, in that order.
+        """Numbers of the rows whose site/source contains ``find``, in this order.
 
-        Rows whose value is not known come last.
+        Rows with an unknown value come last.
         """
         size = len(self)
         chosen = np.arange(size)
@@ -202,7 +202,7 @@ class Overview:
         return chosen[np.lexsort((place, ranked, unknown))]
 
     def row(self, number: int) -> SourceRow:
-        """One source."""
+        """The row of one source."""
         site, name = self.figures.keys[number]
         column = {name: int(values[number]) for name, values in self.figures.columns.items()}
         synced = column["synced"] != NEVER
@@ -230,7 +230,7 @@ class Overview:
         )
 
     def alarms(self) -> np.ndarray:
-        """Numbers of the sources whose row has an ``alarm``."""
+        """Numbers of the sources whose rows have an ``alarm``."""
         return np.flatnonzero((self._ahead > 0) | (self._slow >= SLOW_NS) | self._reused)
 
     def _alarm(self, number: int) -> str:
@@ -249,7 +249,7 @@ class Overview:
         return ""
 
     def clock(self, number: int) -> list[ClockPoint]:
-        """The offsets of one source lately."""
+        """Recent offsets of one source."""
         return self.figures.history.points(number)
 
     # --- inside
@@ -275,13 +275,13 @@ class Overview:
                     self._missing[number] += lane.received.missing
 
     def _look_at_names(self) -> None:
-        """Names are only added, and seldom: what is made of them is kept."""
+        """Update what depends on names; they are only added, and seldom."""
         keys = self.figures.keys
         if len(keys) == len(self._names):
             return
         names = ["/".join(key) for key in keys]
         self._names = [name.casefold() for name in names]
-        # Numbers in names by their value: dev2 before dev11.
+        # Numbers in names sort by value: dev2 before dev11.
         by = [_DIGITS.sub(lambda digits: digits[0].zfill(20), name) + "\0" + name for name in names]
         self._places = np.empty(len(keys), np.int64)
         self._places[np.argsort(np.array(by, np.object_), kind="stable")] = np.arange(len(keys))
@@ -314,7 +314,7 @@ class Overview:
         )
 
     def _values(self, sort: str) -> np.ndarray:
-        """What rows are compared by, as float64; NaN: not known."""
+        """The values of a sort column as float64; NaN: unknown."""
         size = len(self)
         column = {name: values[:size] for name, values in self.figures.columns.items()}
         never = column["synced"] == NEVER
@@ -354,13 +354,13 @@ def _known(value: float) -> float | None:
 LINES_MAX: Final = 2_000
 BYTES_MAX: Final = 4 << 20
 LINE_MAX: Final = 16 << 10
-"""A longer line is kept without its events but the first ones."""
+"""A longer line is kept with its first events only."""
 _EVENTS_KEPT: Final = 8
 _TAKEN_BACK: Final = b'{"op": "-"'
 
 
 class Unread(NamedTuple):
-    """What a reader gets: ``lines`` up to the number ``end``, after ``skipped`` that are gone."""
+    """Lines for a reader: ``lines`` up to number ``end``, after ``skipped`` lost ones."""
 
     lines: list[bytes]
     end: int
@@ -368,25 +368,25 @@ class Unread(NamedTuple):
 
 
 class ResultFeed:
-    """Result lines (DESIGN "Results"), numbered from 1 on as they are published."""
+    """Result lines (DESIGN "Results"), numbered from 1 in order of publication."""
 
     def __init__(
         self, lines_max: int = LINES_MAX, bytes_max: int = BYTES_MAX, *, unit_ns: int = 1
     ) -> None:
         self.unit_ns = unit_ns
-        """Of the times in the lines."""
+        """Unit of the times in the lines [ns]."""
         self.inserted = 0
         self.retracted = 0
-        """Lines with ``+`` and with ``-``, since the start."""
+        """Numbers of lines with ``+`` and with ``-`` since the start."""
         self._lines: deque[bytes] = deque()
         self._bytes = 0
         self.end = 0
-        """The number of the newest line; 0: there is none yet."""
+        """The number of the newest line; 0: none yet."""
         self._lines_max = lines_max
         self._bytes_max = bytes_max
 
     def publish(self, lines: Sequence[bytes]) -> None:
-        """Lines of JSON, with or without their newline, in order of emission."""
+        """Add lines of JSON, with or without newlines, in order of emission."""
         kept = [_short(line) for line in lines[-self._lines_max :]]
         retracted = sum(line.startswith(_TAKEN_BACK) for line in lines)
         self.retracted += retracted
@@ -398,9 +398,9 @@ class ResultFeed:
             self._bytes -= len(self._lines.popleft())
 
     def since(self, number: int, most: int) -> Unread:
-        """The lines after ``number``; of more than ``most`` the newest.
+        """The lines after ``number``; if more than ``most``, the newest of them.
 
-        A number that was never given (of an earlier start of the server) counts as none.
+        An unknown number (from an earlier start of the server) counts as 0.
         """
         number = number if 0 <= number <= self.end else 0
         count = min(self.end - number, most, len(self._lines))

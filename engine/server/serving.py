@@ -1,9 +1,9 @@
 """``slackwater serve``: a gateway on this machine's sockets and clock, writing its arrival log.
 
 A start reads from the log what the gateway must know of it (``engine.gateway.recall``). SIGTERM and
-Ctrl-C stop it in good order: what came is made durable and acked, then connections are closed.
-A kill loses nothing that was acked, as an ack follows the fsync of the file that has the events.
-SIGHUP reads the settings again: queries and sinks change while the gateway goes on.
+Ctrl-C stop it in order: received records are made durable and acked, then connections are closed. A
+kill loses nothing that was acked, because an ack follows the fsync of the file with the events.
+SIGHUP reads the settings again: queries and sinks change while the gateway continues.
 """
 
 from __future__ import annotations
@@ -88,27 +88,27 @@ class _Children:
 
     @property
     def saved(self) -> int | None:
-        """The log's files up to this number are needed no more; None: nobody reads them."""
+        """Number of the newest log file that is no longer needed; None: there is no engine."""
         return None if self._engine is None else self._engine.saved
 
     def keep_answers(self) -> None:
-        """Removes those beyond the limits; raises OSError."""
+        """Remove answers beyond the limits; raises OSError."""
         if self._keep_answers is not None:
             self._keep_answers()
 
     def durable(self, files: int) -> None:
-        """The log is durable up to the file of that number."""
+        """Record that the log is durable up to the file ``files``."""
         self._files = files
         if self._engine is not None:
             self._engine.durable(files)
 
     def start(self) -> None:
-        """They run from now on."""
+        """Start the children."""
         for child in self._running:
             child.start()
 
     async def stop(self) -> None:
-        """They do what there is, and end."""
+        """Let the children finish their work, and end them."""
         await asyncio.gather(*self._reloads)
         async with self._reloading:
             await self._stop()
@@ -118,11 +118,11 @@ class _Children:
         return [child for child in (self._engine, self._sinks) if child is not None]
 
     async def _stop(self) -> None:
-        for child in self._running:  # the engine first: the sinks deliver its last answers
+        for child in self._running:  # the engine first, so that the sinks deliver its last answers
             await child.stop()
 
     def reload_at_sighup(self, reread: Callable[[], SiteSettings]) -> None:
-        """From now on, also at one that came while it was blocked."""
+        """Reload at each SIGHUP from now on, including one that came while it was blocked."""
         loop = asyncio.get_running_loop()
 
         def reload() -> None:
@@ -132,7 +132,7 @@ class _Children:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # children inherit the mask
 
     async def reload(self, reread: Callable[[], SiteSettings]) -> None:
-        """They go on with what the settings say now; a mistake in these changes nothing."""
+        """Continue with the new settings; if they are invalid, nothing changes."""
         async with self._reloading:
             try:
                 settings = reread()
@@ -158,12 +158,12 @@ class _Children:
 
 
 def _beside(settings: SiteSettings) -> SiteSettings:
-    """What counts at the next start alone."""
+    """The settings that only the next start applies."""
     return replace(settings, engine=None, sinks=None, printed="")
 
 
 def _changes(before: SiteSettings, after: SiteSettings) -> str:
-    """In words, which queries have come and gone."""
+    """Text about added and removed queries."""
     old, new = (
         {} if each.engine is None else dict(each.engine.questions.queries)
         for each in (before, after)
@@ -190,16 +190,16 @@ def _check_answers(settings: SiteSettings) -> None:
 def serve(
     settings: SiteSettings, tell: Tell, reread: Callable[[], SiteSettings] | None = None
 ) -> None:
-    """Runs a gateway, and the engine that answers its queries, until a signal stops it.
+    """Run a gateway, and the engine that answers its queries, until a signal stops it.
 
     Args:
         settings: of the site.
         tell: takes a line for people.
-        reread: reads the settings again, at SIGHUP, which the caller has blocked so that none is
-            lost; None: they stay.
+        reread: reads the settings again at SIGHUP, which the caller has blocked so that none is
+            lost; None: settings never change.
 
     Raises:
-        UserError: the log's folder, an address or a certificate is not as it must be.
+        UserError: the log's folder, an address or a certificate is unusable.
         SlackwaterError: the log could not be written at the end.
     """
     keep_private()
@@ -232,7 +232,7 @@ def serve(
 
 
 def _within_open_files(settings: SiteSettings, tell: Tell) -> SiteSettings:
-    """No more connections than this process can hold; and one address leaves some to others."""
+    """Limit connections to what this process can hold; one address cannot take all of them."""
     limits = settings.gateway
     files = open_files(limits.connections_max)
     most = min(limits.connections_max, connections_within(files))
@@ -248,7 +248,7 @@ def _within_open_files(settings: SiteSettings, tell: Tell) -> SiteSettings:
 
 
 def _opened(path: Path) -> TextIO:
-    """The file of dead letters, to be gone on with."""
+    """Open the file of dead letters for appending."""
     try:
         return path.open("a", encoding="utf-8")
     except OSError as error:
@@ -297,7 +297,7 @@ async def _serve(
     responder.start()
     children.start()
     gc.collect()
-    gc.freeze()  # what is loaded stays: nobody is to wait while it is gone through
+    gc.freeze()  # loaded modules stay: exempt them from collections, which delay peers
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
     try:
         if page is not None:
@@ -314,7 +314,7 @@ async def _serve(
             ) from error
         finally:
             await children.stop()
-            if page is not None:  # which shows the last answers
+            if page is not None:  # it shows the last answers
                 await page.stop()
     tell("stopped; everything that came is in the log")
 
@@ -322,7 +322,7 @@ async def _serve(
 def _page(
     settings: SiteSettings, overview: Overview, feed: ResultFeed, tell: Tell
 ) -> PageServer | None:
-    """The page, if requested; its packages are loaded only then."""
+    """The page, if requested; its packages are imported only then."""
     if settings.page is None:
         return None
     need("page")

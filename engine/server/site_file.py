@@ -22,16 +22,16 @@ from slackwater.engine.sinks.program import SinkTask, read_sinks
 
 
 def read_keep(table: Table) -> KeepSettings:
-    """What the table says.
+    """Read ``[log]``.
 
     Raises:
-        SettingsError: a mistake in it.
+        SettingsError: a wrong setting.
     """
     compact = table.flag("compact", True)
     return KeepSettings(compact=compact, limits=read_limits(table))
 
 
-# ``[page]`` of a site's settings: where the page listens, and whom it is shown to.
+# ``[page]`` of a site's settings: its address and access.
 
 
 PAGE_PORT: Final = 9751
@@ -39,9 +39,9 @@ PAGE_PORT: Final = 9751
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSettings(Listening):
-    """Without a token only this machine sees it. ``port`` 0: any that is free.
+    """Without a token only this machine may see the page. ``port`` 0: any free port.
 
-    ``metrics_sources_max``: so many sources have series of their own in /metrics.
+    ``metrics_sources_max``: number of sources with their own series in /metrics.
     """
 
     port: int = PAGE_PORT
@@ -50,10 +50,10 @@ class PageSettings(Listening):
 
 
 def read_page(whole: Table, *, has_tls: bool) -> PageSettings | None:
-    """The settings in ``[page]``; None: the file has no such table, so there is no page.
+    """The settings in ``[page]``; None: no such table, so no page.
 
     Raises:
-        SettingsError: an address of others without a token, a token that can be guessed, TLS
+        SettingsError: an address that others can reach without a token, a short token, or TLS
             without a certificate.
     """
     has_page, table = "page" in whole, whole.table("page")
@@ -72,27 +72,27 @@ def read_page(whole: Table, *, has_tls: bool) -> PageSettings | None:
     )
 
 
-# The settings file of ``slackwater serve``: where it listens, whom it admits, where its log is.
+# The settings file of ``slackwater serve``: addresses, admission, and the log.
 
 
 PORT: Final = 9750
-"""Of TCP and, for time sync, of UDP."""
+"""TCP port and, for time sync, UDP port."""
 _NOT_LIMITS: Final = ("tokens", "listen", "without_tokens", "seq_bits", "ntp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTlsFiles:
-    """PEM files. ``clients``: authorities of which every client must have a certificate."""
+    """PEM files. ``clients``: authorities that must have signed every client's certificate."""
 
     certificate: Path
     key: Path
     clients: Path | None = None
 
     def context(self, *, ask_clients: bool = True) -> ssl.SSLContext:
-        """What the server's sockets use; ``ask_clients`` False: clients need no certificate.
+        """Context of the server's sockets; ``ask_clients`` False: clients need no certificate.
 
         Raises:
-            UserError: a file that cannot be read, or holds no certificate or key.
+            UserError: a file cannot be read, or holds no certificate or key.
         """
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -119,9 +119,9 @@ class SiteSettings:
 
     gateway: GatewaySettings
     port: int
-    """Of TCP; 0: any that is free."""
+    """TCP port; 0: any free port."""
     ntp_port: int
-    """Of UDP; 0: the same as TCP's."""
+    """UDP port; 0: the same as TCP's."""
     log: Path
     keep: KeepSettings
     """How the log's files are kept."""
@@ -131,15 +131,15 @@ class SiteSettings:
     page: PageSettings | None
     """None: no page."""
     engine: Task | None
-    """Who answers what; None: the log is all that is written."""
+    """Engine and queries; None: only the log is written."""
     sinks: SinkTask | None
-    """What takes the answers elsewhere; None: nothing, or nobody answers."""
+    """Sinks of the answers; None: there are none, or no engine."""
     printed: str
-    """The settings in effect, as TOML; tokens are not shown."""
+    """The effective settings as TOML, without tokens."""
 
 
 def plain_tokens(settings: SiteSettings) -> list[tuple[str, str]]:
-    """Where tokens cross a network in clear, and what to do, both in words."""
+    """Where tokens cross a network unencrypted, and the remedy, as texts."""
     found = []
     remedy = "give [tls] a certificate, or listen at 127.0.0.1 behind a proxy that speaks TLS"
     gateway, page = settings.gateway, settings.page
@@ -152,14 +152,14 @@ def plain_tokens(settings: SiteSettings) -> list[tuple[str, str]]:
 
 
 def read_site(path: Path, engine: str | None = None) -> SiteSettings:
-    """The settings in the file ``path``; files that it names are relative to its folder.
+    """Read the settings file ``path``; file names in it are relative to its folder.
 
     Args:
-        path: of the file.
-        engine: the kind that is to answer, whatever the file says; None: as it says.
+        path: the file.
+        engine: kind of the engine, instead of the file's; None: as in the file.
 
     Raises:
-        UserError: a mistake in it; names the place and the remedy.
+        UserError: a wrong setting; names the place and the remedy.
     """
     try:
         with named_in_errors(path):
@@ -208,7 +208,7 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
 
 
 def _sinks(whole: Table, engine: Task | None) -> SinkTask | None:
-    """``[[sink]]``, which are read again where they run."""
+    """Check ``[[sink]]``; the process of the sinks reads the tables again."""
     tables = whole.tables("sink")
     if tables and "query" not in whole.values:
         raise tables[0].wrong("kind", "there are no answers to take away: add a [[query]]")
@@ -226,7 +226,7 @@ def _sinks(whole: Table, engine: Task | None) -> SinkTask | None:
 
 
 def _tokens(table: Table) -> dict[tuple[str, str], str]:
-    """``"site/source" = "token"``; without a site it is ``main``."""
+    """Read ``"site/source" = "token"``; the default site is ``main``."""
     found = {}
     for key in table.keys():  # noqa: SIM118 - a Table is no dict
         site, slash, source = key.partition("/")
@@ -241,8 +241,8 @@ def _tokens(table: Table) -> dict[tuple[str, str], str]:
 
 
 def _seq_bits(table: Table) -> dict[str, int]:
-    """``STREAM = 8``, ``"SOURCE/STREAM" = 16``: numbers in it are counters of so many bits, where
-    no agent numbers them.
+    """Read ``STREAM = 8``, ``"SOURCE/STREAM" = 16``: bits of the counters in a stream whose events
+    no agent numbers.
     """
     found = {stream: table.integer(stream) for stream in table.keys()}  # noqa: SIM118 - as above
     for stream, bits in found.items():
@@ -252,7 +252,9 @@ def _seq_bits(table: Table) -> dict[str, int]:
 
 
 def _limits(table: Table) -> dict[str, Any]:
-    """Every limit and rhythm of ``GatewaySettings``, durations without ``_ns`` in their names."""
+    """Read the limits and periods of ``GatewaySettings``, durations without ``_ns`` in their
+    names.
+    """
     found: dict[str, Any] = {}
     for field in fields(GatewaySettings):
         if field.name in _NOT_LIMITS:

@@ -18,13 +18,13 @@ from slackwater.engine.gateway.frames import clock_name
 from slackwater.engine.gateway.outputs import Sink
 from slackwater.engine.log.describe import string_codes
 
-# What a running gateway knows of the clocks of devices behind its sources, from their syncs.
+# A running gateway's knowledge of the clocks of devices behind its sources, from their syncs.
 
 
 CLOCKS_MAX: Final = 64
-"""Of one source: what its last events may name. Beyond, the one synchronised longest ago goes."""
+"""Clocks per source that are kept; beyond, the least recently synchronised is dropped."""
 DEVICES_SHOWN: Final = 8
-"""Of one source: those that were heard of last."""
+"""Devices per source that are shown: the most recent ones."""
 
 
 class ClockSync(NamedTuple):
@@ -37,7 +37,7 @@ class ClockSync(NamedTuple):
     synced: int
 
     def bound_ns(self, now: int) -> int:
-        """How wrong the offset may be: half the delay, both clocks' precision, and what grows with
+        """Bound of the offset's error: half the delay, both clocks' precision, and the growth with
         the age of the sync.
         """
         grown = max(now - self.synced, 0) * self.skew_error_ppb // 1_000_000_000
@@ -45,7 +45,7 @@ class ClockSync(NamedTuple):
 
 
 def status_of(synced: int | None, now: int, *, refuted: bool) -> ClockStatus:
-    """The status of a clock (SPEC 2) whose last sync arrived at ``synced``; None: it had none."""
+    """Status of a clock (SPEC 2) whose last sync arrived at ``synced``; None: it had none."""
     if synced is None:
         return ClockStatus.UNKNOWN
     if refuted:
@@ -56,7 +56,7 @@ def status_of(synced: int | None, now: int, *, refuted: bool) -> ClockStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device's clock; times in seconds. ``synced``: how long ago."""
+    """A device's clock; times in seconds. ``synced``: time since its last sync."""
 
     name: str
     offset: float
@@ -73,7 +73,7 @@ class DeviceClocks:
         self._refuted = set[tuple[str, str, str]]()
 
     def synced(self, key: tuple[str, str], clock: str, sync: ClockSync) -> None:
-        """A sync of ``clock``, as the gateway calls it: ``SOURCE/NAME``."""
+        """Record a sync of ``clock``, by its name in the log: ``SOURCE/NAME``."""
         syncs = self._syncs.setdefault(key, {})
         syncs.pop(clock, None)
         syncs[clock] = sync
@@ -84,13 +84,13 @@ class DeviceClocks:
             self.trusted(key, gone)
 
     def refuted(self, key: tuple[str, str], clock: str) -> None:
-        """An event arrived before it can have happened by the last sync of its clock, which may be
-        the source's own.
+        """Record that an event arrived before it can have happened by the last sync of its clock,
+        which may be the source's own.
         """
         self._refuted.add((*key, clock))
 
     def trusted(self, key: tuple[str, str], clock: str) -> None:
-        """A sync of ``clock`` came."""
+        """Record that a sync of ``clock`` came."""
         self._refuted.discard((*key, clock))
 
     def is_refuted(self, key: tuple[str, str], clock: str) -> bool:
@@ -98,11 +98,11 @@ class DeviceClocks:
         return (*key, clock) in self._refuted
 
     def of(self, key: tuple[str, str], clock: str) -> ClockSync | None:
-        """The last sync of a clock; None: it had none, or that is forgotten."""
+        """The last sync of a clock; None: it had none, or it was dropped."""
         return self._syncs.get(key, {}).get(clock)
 
     def rows(self, key: tuple[str, str], now: int) -> list[DeviceRow]:
-        """The devices of a source, each by the clock of it that was synchronised last."""
+        """The devices of a source, each with its most recently synchronised clock."""
         newest = {
             device_of(clock): (clock, sync) for clock, sync in self._syncs.get(key, {}).items()
         }
@@ -110,7 +110,7 @@ class DeviceClocks:
         for device, (clock, sync) in list(newest.items())[-DEVICES_SHOWN:]:
             name = device.removeprefix(f"{clock_name(key[1])}/")
             if ARRIVAL in name:
-                continue  # it names an event's arrival, and is nobody's
+                continue  # it is an arrival clock, not a device's
             refuted = is_in_doubt(clock) or self.is_refuted(key, clock)
             status = status_of(sync.synced, now, refuted=refuted)
             found.append(
@@ -122,16 +122,16 @@ class DeviceClocks:
         return found
 
 
-# How each source's offset went: some points of its last hour, in bounded memory.
+# History of each source's offset: points of its last hour, in bounded memory.
 #
-# A source may keep so many points, evenly spread over the hour: the newest is always kept, and
-# stays when the next comes if it is far enough from the one before. How many it may keep falls by
-# halves as sources become more, so that all of them together keep a million at most.
+# The points of a source are spread evenly over the hour. The newest is always kept; it stays when
+# the next one comes if it is far enough from the one before. The number per source is halved as
+# sources become more, so that all of them together keep a million points at most.
 
 
 SPAN_NS: Final = 3_600_000_000_000
 POINTS_MAX: Final = 1 << 20
-"""Of all sources."""
+"""Most points of all sources."""
 EACH_MAX: Final = 512
 EACH_LEAST: Final = 8
 
@@ -153,7 +153,7 @@ class ClockHistory:
         self._points: dict[int, list[ClockPoint]] = {}
 
     def add(self, source: int, at: int, offset: int, bound: int) -> None:
-        """A sync of ``source``."""
+        """Add a sync of ``source``."""
         points = self._points.setdefault(source, [])
         if len(points) > 1 and points[-1].at - points[-2].at < SPAN_NS // self.each_max:
             del points[-1]
@@ -166,23 +166,23 @@ class ClockHistory:
                     del each[-2::-2]  # the newest stays
 
     def points(self, source: int) -> list[ClockPoint]:
-        """Those that are kept of ``source``, in order."""
+        """The points of ``source``, in order."""
         return list(self._points.get(source, ()))
 
 
 # Figures of every source, from the frames that are given to the log: rate, lag, disorder, clock.
 #
-# Columns of all sources at once, one row for each, so that a frame costs some array operations and
-# memory is a hundred bytes a source. What came before the start of the server is not in them.
+# Columns for all sources at once, so that a frame costs some array operations and memory is a
+# hundred bytes per source. Records from before the start of the server are not included.
 
 
 MEMORY_NS: Final = 10_000_000_000
 """Rate, lag and disorder are means in which an event's weight falls to 1/e in this time."""
 _LEAST_NS: Final = 1_000_000_000
-"""A source that is younger is taken to be so old: no rate comes from one event."""
+"""Least age of a source in its rate, so that one event gives no high rate."""
 _FIRST_ROWS: Final = 64
 NEVER: Final = -(1 << 62)
-"""Stands for an instant that was not."""
+"""Marks an instant that has not occurred."""
 _COLUMNS: Final = {
     "events": np.int64, "disordered": np.int64, "last_event": np.int64, "last_record": np.int64,
     "first_event": np.int64, "weight": np.float64, "lag": np.float64, "disorder": np.float64,
@@ -192,17 +192,17 @@ _COLUMNS: Final = {
 }  # fmt: skip
 _INSTANTS: Final = ("last_event", "last_record", "first_event", "synced", "refuted", "window")
 WINDOW_NS: Final = 60_000_000_000
-"""The fastest event of so long counts for ``slow_ns``."""
+"""Period over which the fastest event counts for ``slow_ns``."""
 _UNKNOWN: Final = -1
 _NOTHING: Final = 1 << 62
-"""As an excess: no event had one."""
+"""Marks an excess without any event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Of every source, as float64: events/s, seconds of lag and share of events out of order.
+    """Per source, as float64: events/s, seconds of lag, and share of events out of order.
 
-    Lag and share are NaN where nothing came lately.
+    Lag and share are NaN without recent events.
     """
 
     rate: np.ndarray
@@ -211,8 +211,8 @@ class Means:
 
 
 class _Stamped(NamedTuple):
-    """What stamped the events of a frame: each event's ``place`` among the ``stamps`` (row, clock),
-    its clock's offset, and how wrong that may be (``_UNKNOWN``).
+    """Stamping clocks of a frame's events: each event's ``place`` among the ``stamps`` (row,
+    clock), its clock's offset, and the bound of that offset (``_UNKNOWN``).
     """
 
     stamps: list[tuple[int, str]]
@@ -222,11 +222,11 @@ class _Stamped(NamedTuple):
 
 
 class SourceFigures:
-    """A sink that hands its frames on to the log, and looks at each that the log has taken.
+    """A sink that passes frames to the log, and evaluates those that the log has taken.
 
     Args:
         sink: the log.
-        sources_max: so many sources have figures; events of others are only counted.
+        sources_max: number of sources with figures; events of others are only counted.
     """
 
     def __init__(self, sink: Sink, sources_max: int) -> None:
@@ -236,13 +236,13 @@ class SourceFigures:
         for name in _INSTANTS:
             self.columns[name][:] = NEVER
         self.events = 0
-        """Given to the log, of all sources."""
+        """Events given to the log, from all sources."""
         self.history = ClockHistory()
         self.devices = DeviceClocks()
         self._sink = sink
         self._rows: dict[tuple[str, str], int] = {}
         self._newest: dict[str, int] = {}
-        """The largest reference time yet of each site, not beyond its arrival."""
+        """The largest reference time so far of each site, at most its arrival."""
         self._sources_max = sources_max
 
     def append(self, frame: Frame) -> None:
@@ -264,7 +264,7 @@ class SourceFigures:
         return found
 
     def means(self, now: int) -> Means:
-        """At instant ``now`` of the arrival clock."""
+        """Means at instant ``now`` of the arrival clock."""
         size = len(self.keys)
         of = {name: column[:size] for name, column in self.columns.items()}
         faded = of["weight"] * np.exp(-np.maximum(now - of["last_event"], 0) / MEMORY_NS)
@@ -279,22 +279,22 @@ class SourceFigures:
         )
 
     def bound_ns(self, row: int, now: int) -> int:
-        """How wrong a source's offset may be: half the delay, both clocks' precision, and what
-        grows with the age of its last sync.
+        """Bound of a source's offset: half the delay, both clocks' precision, and the growth with
+        the age of its last sync.
         """
         sync = self._sync(row)
         return 0 if sync is None else sync.bound_ns(now)
 
     def status(self, row: int, now: int) -> ClockStatus:
-        """Of a source's own clock."""
+        """Status of a source's own clock."""
         synced = int(self.columns["synced"][row])
         key = self.keys[row]
         refuted = self.devices.is_refuted(key, clock_name(key[1]))
         return status_of(None if synced == NEVER else synced, now, refuted=refuted)
 
     def slow_ns(self, now: int) -> np.ndarray:
-        """Of every source by how much all events of a whole minute came later than they can have
-        happened, beyond the bounds of the clocks that stamped them; 0: no such minute was lately.
+        """Per source, by how much all events of a whole minute arrived later than they can have
+        happened, beyond the bounds of the clocks that stamped them; 0: no recent such minute.
         """
         of = {name: column[: len(self.keys)] for name, column in self.columns.items()}
         least = np.minimum(of["excess"], of["excess_before"])
@@ -303,7 +303,7 @@ class SourceFigures:
         return np.where(is_whole & is_late & (least != _NOTHING), np.maximum(least, 0), 0)
 
     def ahead_ns(self, now: int) -> np.ndarray:
-        """Of every source by how much events of the last minutes came before they can have
+        """Per source, by how much events of the last minutes arrived before they can have
         happened.
         """
         of = {name: column[: len(self.keys)] for name, column in self.columns.items()}
@@ -339,8 +339,8 @@ class SourceFigures:
     def _syncs(
         self, batch: pa.RecordBatch, rows: np.ndarray, arrival: np.ndarray, kind: np.ndarray
     ) -> None:
-        """Takes over what syncs say. One that has a precision alone says that the source started
-        again and cannot compare its clock, which is unknown until the next sync.
+        """Take the syncs of a frame. A sync with only a precision means that the source restarted
+        and cannot compare its clock, which is unknown until the next sync.
         """
         if r.OFFSET not in batch.schema.names:
             return
@@ -371,7 +371,7 @@ class SourceFigures:
             for name, values in fields.items():
                 self.columns[name][row] = values[place]
             self.columns["synced"][row] = arrival[place]
-            # One sync has a record for each stream of its source.
+            # A sync has one record for each stream of its source.
             now = (row, int(arrival[place]), int(fields[r.OFFSET][place]))
             if now != before:
                 self.history.add(row, *now[1:], self.bound_ns(row, now[1]))
@@ -383,7 +383,7 @@ class SourceFigures:
         return ClockSync(*(int(self.columns[name][row]) for name in ClockSync._fields))
 
     def _stamped(self, frame: Frame, rows: np.ndarray, now: int, event: np.ndarray) -> _Stamped:
-        """The clocks of a frame's events, as the last syncs say at its end."""
+        """The clocks of a frame's events, by the last syncs at its end."""
         clock, names = np.full(frame.batch.num_rows, -1), list[str]()
         if r.CLOCK in frame.batch.schema.names:
             clock, names = string_codes(frame.batch.column(r.CLOCK))
@@ -400,14 +400,14 @@ class SourceFigures:
             sync = self._sync(row) if name == default_name else self.devices.of(key, name)
             if sync is not None:
                 offset[number], bound[number] = sync.offset, sync.bound_ns(now)
-            elif name == default_name:  # nothing better is known than what it had before its start
+            elif name == default_name:  # not synced since its start
                 offset[number] = self.columns["offset"][row]
         return _Stamped(stamps, place, offset[place], bound[place])
 
     def _against_bounds(
         self, rows: np.ndarray, ref: np.ndarray, arrival: np.ndarray, of_events: _Stamped
     ) -> None:
-        """What the instants of events say of their clocks: slow, or ahead."""
+        """Compare the events' times with the bounds of their clocks: slow, or ahead."""
         of, now = self.columns, int(arrival[-1])
         which = np.unique(rows)
         begins = which[now - of["window"][which] >= WINDOW_NS]
@@ -430,11 +430,11 @@ class SourceFigures:
     def _events(
         self, site: str, rows: np.ndarray, ts: np.ndarray, arrival: np.ndarray, of_events: _Stamped
     ) -> None:
-        """Events of one frame, with the offsets that hold at its end."""
+        """Take the events of one frame, with the offsets that hold at its end."""
         of = self.columns
         ref = ts + of_events.offset
         self._against_bounds(rows, ref, arrival, of_events)
-        # What says to be of the future must not make all that follows look late.
+        # Events from the future must not make all later events look late.
         seen = np.minimum(ref, arrival)
         newest = np.maximum.accumulate(np.append(self._newest.get(site, NEVER), seen))
         self._newest[site] = int(newest[-1])

@@ -1,4 +1,4 @@
-"""A gateway core on TCP sockets: connections, rates, and the files that the process may open."""
+"""A gateway core on TCP sockets: connections, rates, and limits of open files."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from slackwater.engine.gateway.settings import place_of
 from slackwater.engine.log.input.numbering import CountedLane
 from slackwater.engine.server.overview import found_line
 
-# What a gateway says of the peers that it refuses: who, from where, why; some lines a minute.
+# Lines about refused peers: who, from where, why; some lines a minute.
 
 
 MINUTE_S: Final = 60.0
 _NAME_MAX: Final = 100
 _DETAIL_MAX: Final = 400
 LINES_MAX: Final = 10
-"""In a minute; of one address and reason there is one."""
+"""Lines per minute; one per address and reason."""
 _ORDINARY: Final = ("replaced", "superseded")
 """A newer connection or start of the same source took over."""
 
 
 class RefusalLines:
-    """Tells of refusals with ``tell``; ``now_s``: a clock that never goes back."""
+    """Reports refusals through ``tell``; ``now_s``: a monotonic clock [s]."""
 
     def __init__(
         self, tell: Callable[[str], None], now_s: Callable[[], float] = time.monotonic
@@ -49,7 +49,7 @@ class RefusalLines:
         self._more = 0
 
     def closed(self, host: str, close: CloseConnection) -> None:
-        """The connection of a peer at address ``host`` is closed, for that reason."""
+        """Report that the connection of a peer at address ``host`` was closed."""
         if close.reason in _ORDINARY:
             return
         now_s = self._now_s()
@@ -68,23 +68,23 @@ class RefusalLines:
         self.tell(f"refused{name} from {host or 'nowhere'}: {close.reason}: {detail}")
 
     def found(self, lane: CountedLane) -> None:
-        """Something was found of the numbers of a source, which is said once."""
+        """Report the first finding in the numbers of a source."""
         if len(self._reported) < LINES_MAX:
             self._reported.add((lane.source, lane.site))
             self.tell(one_line(found_line(lane), _DETAIL_MAX + 2 * _NAME_MAX))
 
 
-# How many connections a server may hold, of the files that its process may have open.
+# The number of connections that a server may hold, given the limit of open files.
 
 
 _OTHERS: Final = 320
-"""Files of the log, answers and engine, the page's connections, and some to spare."""
+"""Files of the log, answers and engine, the page's connections, and some in reserve."""
 _PAGE: Final = 128
 
 
 def open_files(connections: int) -> int:
-    """How many files this process may have open, once it has raised that for ``connections``
-    connections as far as it may.
+    """Raise the limit of open files as far as allowed and needed for ``connections`` connections;
+    return it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -97,7 +97,7 @@ def open_files(connections: int) -> int:
 
 
 def connections_within(files: int) -> int:
-    """Connections that leave enough of ``files`` for all else.
+    """Connections that leave enough of ``files`` for everything else.
 
     >>> connections_within(4416), connections_within(1024), connections_within(48)
     (4096, 704, 24)
@@ -106,7 +106,7 @@ def connections_within(files: int) -> int:
 
 
 def page_connections_within(files: int) -> int:
-    """Those of the page, which are few.
+    """Connections of the page, which are few.
 
     >>> page_connections_within(1024), page_connections_within(256), page_connections_within(48)
     (128, 32, 6)
@@ -114,15 +114,15 @@ def page_connections_within(files: int) -> int:
     return min(_PAGE, files // 8)
 
 
-# How fast one connection may send: who is faster is read later, and so waits (TCP).
+# The rate of one connection: a faster sender is read later, and so waits (TCP).
 
 
 WAIT_MAX_S: Final = 10.0
-"""Longer than that nobody is left unread, whatever it brought at once: it may have more to say."""
+"""Longest pause in reading, for any amount of data at once."""
 
 
 class RateLimit:
-    """Bytes and events per second, of which a second's worth may come at once."""
+    """Limit of bytes and events per second; a second's worth may come at once."""
 
     def __init__(self, bytes_per_s: int, events_per_s: int) -> None:
         self._rates = (bytes_per_s, events_per_s)
@@ -130,7 +130,7 @@ class RateLimit:
         self._at = 0.0
 
     def wait_s(self, now_s: float, size: int, events: int) -> float:
-        """How long to wait after so many bytes, with so many events, at ``now_s``; 0: no time."""
+        """Seconds to wait after ``size`` bytes with ``events`` events at ``now_s``; 0: none."""
         elapsed, self._at = now_s - self._at, now_s
         came = (size, events)
         self._levels = [
@@ -141,19 +141,20 @@ class RateLimit:
         return min(max(*debts, 0.0), WAIT_MAX_S)
 
 
-# Takes connections at an address, with no more descriptors than the process may have.
+# Accepts connections at an address, within the process's limit of descriptors.
 #
-# asyncio's own server reports a process that has none left with a traceback for each of its
-# backlog, and tries again as often. Here the listening sockets rest for a while, longer each time,
-# and a line a minute says so. Connections that begin TLS and go no further are bounded by address.
+# Without free descriptors, asyncio's own server logs a traceback for each connection of its
+# backlog, and retries as often. Here the listening sockets rest for a while, longer each time, and
+# one line a minute reports it. Connections that begin TLS and do not complete it are limited by
+# address.
 
 
 _BACKLOG: Final = 1024
 _AT_ONCE: Final = 64
-"""Taken before the loop does something else."""
+"""Most connections accepted before the event loop does something else."""
 _HANDSHAKE_S: Final = 10.0
 HANDSHAKES_MAX: Final = 64
-"""Of one address at a time; devices behind one router take turns."""
+"""Most handshakes per address at a time; devices behind one router take turns."""
 _REST_S: Final = (0.05, 1.0)
 _MINUTE_S: Final = 60.0
 _NONE_LEFT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -162,13 +163,13 @@ OnTransport = Callable[[asyncio.BaseTransport], None]
 
 
 class Acceptor:
-    """Of one port.
+    """Accepts connections at one port.
 
     Args:
-        protocol: makes one for each connection.
-        tls: what connections speak; None: plain TCP.
+        protocol: makes a protocol for each connection.
+        tls: TLS context; None: plain TCP.
         tell: takes a line for people.
-        opened: is given each connection, once it speaks.
+        opened: called with each connection after its handshake.
     """
 
     def __init__(
@@ -187,13 +188,13 @@ class Acceptor:
         self._reported_at = -_MINUTE_S
 
     async def listen(self, host: str, port: int) -> int:
-        """Connections are taken from now on; gives the port.
+        """Accept connections from now on; return the port.
 
         Raises:
             OSError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
-        # asyncio's server knows how to bind; it serves nothing.
+        # asyncio's server only binds the address; it serves nothing.
         bound = await loop.create_server(self._protocol, host, port, start_serving=False)
         self._sockets = [each.dup() for each in bound.sockets]
         bound.close()
@@ -205,11 +206,11 @@ class Acceptor:
 
     @property
     def is_serving(self) -> bool:
-        """Whether connections are taken."""
+        """Whether connections are accepted."""
         return bool(self._sockets)
 
     def close(self) -> None:
-        """Takes no more."""
+        """Stop accepting."""
         loop = asyncio.get_running_loop()
         for handle in self._resting:
             handle.cancel()
@@ -248,7 +249,7 @@ class Acceptor:
                 self._protocol, taken, ssl=self._tls,
                 ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_S,
             )  # fmt: skip
-        except OSError:  # it left, or does not speak TLS: nothing of it has begun
+        except OSError:  # the peer left, or does not speak TLS: there is nothing to undo
             taken.close()
         else:
             if self._opened is not None:
@@ -277,19 +278,19 @@ class Acceptor:
         self._rest_s = min(2 * self._rest_s, _REST_S[1])
 
 
-# A gateway core on TCP sockets: asyncio hands in bytes and time, and carries out what it asks for.
+# A gateway core on TCP sockets: asyncio passes bytes and time, and executes the core's outputs.
 #
-# The engine's clock is this machine's. Everything but the writing of the log runs in one thread;
-# what the core does with a chunk of bytes is done before the next one is read. While the log is
-# behind, nothing is read, so that peers' own buffers fill and they wait.
+# The engine's clock is this machine's. Everything but the writing of the log runs in one thread; a
+# chunk of bytes is processed completely before the next one is read. While the log is behind,
+# nothing is read, so that peers' buffers fill and they wait.
 
 
 WRITE_MAX: Final = 1 << 20
-"""A peer that leaves so many bytes of answers unread is cut off."""
+"""A peer that leaves this many bytes of answers unread is disconnected."""
 _LINGER_SECONDS: Final = 5.0
-"""So long a closed connection may take to send what was written to it."""
+"""Longest time for a closed connection to send its buffer."""
 _SLEEP_MAX_SECONDS: Final = 1.0
-"""So soon it is seen that this machine's clock was set."""
+"""Longest sleep, so that steps of this machine's clock are noticed."""
 _SET_BACK: Final = (
     "this machine's clock was set back: arrivals, and with them the times of answers, run {:,.1f} "
     "s ahead of it; to end that, stop the gateway until the clock has passed the last arrival, or "
@@ -300,7 +301,7 @@ _LEAPT: Final = (
     "until their agents have measured their clocks again, within a minute"
 )
 _SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Cannot be set, and where it is there goes on while the machine sleeps."""
+"""A clock that cannot be set and, where available, advances while the machine sleeps."""
 
 
 class TcpHost:
@@ -309,7 +310,7 @@ class TcpHost:
     Args:
         core: the gateway.
         now_ns: the engine's clock.
-        refusals: called for connections that the core closes; None: nobody is to know.
+        refusals: reports connections that the core closes; None: no reports.
     """
 
     def __init__(
@@ -331,7 +332,7 @@ class TcpHost:
         self._closing: set[asyncio.TimerHandle] = set()
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Connections are taken from now on; gives the port.
+        """Accept connections from now on; return the port.
 
         Raises:
             OSError: the address cannot be bound.
@@ -343,13 +344,13 @@ class TcpHost:
         return bound
 
     async def stop(self, written: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Takes no more, makes everything durable, says so, and closes.
+        """Stop accepting, make everything durable, send acks, and close.
 
         Args:
-            written: returns when all that the sink was given is durable; None: it is at once.
+            written: returns when all frames given to the sink are durable; None: they are at once.
 
         Raises:
-            OSError: the log could not be written; what was not acked is with the agents.
+            OSError: the log could not be written; agents keep what was not acked.
         """
         if self._acceptor is not None:
             self._acceptor.close()
@@ -369,7 +370,7 @@ class TcpHost:
             for handle in self._closing:
                 handle.cancel()
 
-    # --- what the sink's thread has called
+    # --- calls of the sink's thread
 
     def flushed(self, count: int) -> None:
         """See ``GatewayCore.flushed``."""
@@ -381,10 +382,10 @@ class TcpHost:
         self.core.flush_failed(error)
         self._carry_out()
 
-    # --- what connections call
+    # --- calls of connections
 
     def opened(self, connection: _Connection, host: str) -> int:
-        """A peer at ``host`` connected; gives the key of its connection."""
+        """A peer at ``host`` connected; returns the key of its connection."""
         key = next(self._keys)
         self._connections[key] = connection
         connection.read(on=self._reading)
@@ -393,7 +394,7 @@ class TcpHost:
         return key
 
     def received(self, key: int, data: bytes) -> None:
-        """Bytes came."""
+        """Bytes arrived."""
         connection = self._connections.get(key)
         if connection is not None:
             events = self.core.received(key, data, self._now_ns())
@@ -409,12 +410,12 @@ class TcpHost:
     # --- inside
 
     def _boot(self) -> int:
-        """When the machine was started, by the engine's clock: another time when that was set."""
+        """Boot time of the machine by the engine's clock; it changes when that clock is set."""
         return self._now_ns() - time.clock_gettime_ns(_SINCE_BOOT)
 
     def _wake(self) -> None:
         clock = self.core.clock
-        clock.advance(self._now_ns())  # without a message, too
+        clock.advance(self._now_ns())  # also without a message
         said = []
         if clock.set_back != self._set_back:
             self._set_back = clock.set_back
@@ -429,7 +430,7 @@ class TcpHost:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Does what the core asks for, and waits for its next deadline."""
+        """Execute the core's outputs, and set a timer for its next deadline."""
         found, self.core.counters.news = self.core.counters.news, []
         for lane in found:
             self._refusals.found(lane)
@@ -452,7 +453,7 @@ class TcpHost:
         self._alarm.within(seconds)
 
     def _read(self, *, on: bool) -> None:
-        """Reads from all connections, or from none."""
+        """Read from all connections, or from none."""
         if on is not self._reading:
             self._reading = on
             for connection in self._connections.values():
@@ -482,7 +483,7 @@ class _Connection(StreamSocket):
         self._host = host
         self._key = 0
         self.peer = ""
-        """Its address."""
+        """Address of the peer."""
         limits = host.core.settings
         self._limit = RateLimit(limits.connection_bytes_per_s, limits.connection_events_per_s)
         self._has_room = True
@@ -501,12 +502,12 @@ class _Connection(StreamSocket):
         self._host.received(self._key, data)
 
     def read(self, *, on: bool) -> None:
-        """Reads on, or leaves to the peer what it sends."""
+        """Read, or leave the peer's data in the socket."""
         self._has_room = on
         self._read_or_not()
 
     def spent(self, size: int, events: int) -> None:
-        """So many bytes came, with so many events: who is too fast is not read for a while."""
+        """Count received bytes and events; a peer that is too fast is not read for a while."""
         loop = asyncio.get_running_loop()
         wait_s = self._limit.wait_s(loop.time(), size, events)
         if wait_s > 0 and self._pause is None:
@@ -532,36 +533,38 @@ class _Connection(StreamSocket):
             self.ended.set_result(None)
 
     def pause_writing(self) -> None:
-        # It asks (its data are acked) and does not listen.
+        # The peer sends (and gets acks) but does not read.
         self.abort()
 
 
-# Answers time-sync questions (NTPv4 over UDP) in a thread of its own.
+# Answers time-sync questions (NTPv4 over UDP) in a separate thread.
 #
-# A frame that is being written may keep the event loop for tens of milliseconds, and what waits in
-# a socket meanwhile would look like delay of the network. The kernel's own time of receipt is used
-# where there is one (SO_TIMESTAMPNS, Linux): then even a late answer says rightly when the
-# question came, and only the time between the two last readings counts as delay.
+# Writing a frame may block the event loop for tens of milliseconds, and the wait in a socket would
+# look like network delay. The kernel's time of receipt is used where available (SO_TIMESTAMPNS,
+# Linux): then even a late answer states correctly when the question arrived, and only the time
+# between the last two readings counts as delay.
 
 
 QUESTION_MAX: Final = 1024
 """Longer datagrams are cut; none of them is a question."""
 _SO_TIMESTAMPNS: Final = 35
-"""Of Linux on the processors that matter; the socket module does not name it."""
+"""Linux value on common processors; the socket module lacks the name."""
 _TIMESPEC: Final = struct.Struct("@ll")
 _BELIEVED_NS: Final = 10_000_000_000
 _LOOK_SECONDS: Final = 0.2
-"""How often the thread looks whether it is to stop."""
+"""How often the thread checks whether it must stop."""
 
 Answer = Callable[[bytes, int, int], bytes | None]
-"""From a question, when it came and when the answer leaves [engine's clock, ns] to the answer."""
+"""Maps a question, its arrival and the departure of the answer [engine's clock, ns] to the
+answer.
+"""
 
 
 class NtpResponder:
     """A bound socket, answered from ``start`` until ``close``."""
 
     def __init__(self, host: str, port: int, answer: Answer) -> None:
-        """Raises OSError: the address cannot be bound."""
+        """Raises OSError if the address cannot be bound."""
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
         )[0]
@@ -580,15 +583,15 @@ class NtpResponder:
 
     @property
     def port(self) -> int:
-        """The port that is bound."""
+        """The bound port."""
         return int(self._socket.getsockname()[1])
 
     def start(self) -> None:
-        """Questions are answered from now on."""
+        """Answer questions from now on."""
         self._thread.start()
 
     def close(self) -> None:
-        """No more answers; returns when the thread has ended."""
+        """Stop answering; return when the thread has ended."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -605,15 +608,15 @@ class NtpResponder:
             except TimeoutError:
                 continue
             except OSError:
-                # Of one datagram: a peer that cannot be reached, or an answer that finds no room.
-                # Who asked asks again.
+                # About one datagram: an unreachable peer, or no room for an answer. The client
+                # asks again.
                 continue
 
 
 def received_ns(extra: list[tuple[int, int, bytes]], now_ns: int) -> int:
-    """When the kernel says that the datagram came; ``now_ns`` where it says nothing to believe.
+    """The kernel's time of arrival of a datagram; ``now_ns`` if it is missing or implausible.
 
-    A stamp of the future, or of long ago, is of a clock that was set in between.
+    A stamp in the future, or long ago, means that the clock was set in between.
     """
     for level, kind, data in extra:
         if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS) and len(data) == _TIMESPEC.size:

@@ -1,1 +1,1 @@
-"""Sinks: what takes the answers of a server, or of ``slackwater query``, to other programs."""
+"""Sinks: deliver the answers of a server, or of ``slackwater query``, to other programs."""

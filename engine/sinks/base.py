@@ -1,4 +1,4 @@
-"""What a sink is, what it gets, and the settings that all kinds share."""
+"""Interface of sinks, the results that they get, and the settings that all kinds share."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from slackwater.engine.output.schema import EMISSION
 
 
 class SinkItem(NamedTuple):
-    """A result on its way.
+    """A result to deliver.
 
     Attributes:
-        query: its query.
-        run: of what answers it is, 8 hexadecimal digits: the query's settings and its log.
-        site: as the name of the site's file of answers has it.
-        number: of its line in that file, from 0 on.
-        identity: 32 hexadecimal digits; a ``-`` has that of the ``+`` that it retracts. Several
-            equal results may stand at once, and then have one identity.
+        query: name of its query.
+        run: digest of the query's settings and its log, 8 hexadecimal digits.
+        site: its site, as in the name of the file of answers.
+        number: number of its line in that file, from 0.
+        identity: 32 hexadecimal digits; a ``-`` has that of the ``+`` that it retracts. Equal
+            results that hold at the same time share one identity.
         line: the result, a JSON object in UTF-8.
-        result: the same, parsed.
+        result: the parsed line.
     """
 
     query: str
@@ -36,28 +36,28 @@ class SinkItem(NamedTuple):
 
     @property
     def key(self) -> str:
-        """By which a receiver knows a copy; the same after any restart."""
+        """Key by which a receiver recognises duplicates; the same after any restart."""
         return f"{self.query}@{self.run}/{self.site}/{self.number}"
 
     def json(self) -> bytes:
-        """What receivers get: an object with ``key``, ``id`` and ``result``, without a newline."""
+        """The receiver's form: an object with ``key``, ``id`` and ``result``, without a newline."""
         head = json.dumps({"key": self.key, "id": self.identity}, ensure_ascii=False).encode()
         return head[:-1] + b', "result": ' + self.line + b"}"
 
 
 def identity_of(result: Mapping[str, Any]) -> str:
-    """``SinkItem.identity`` of a result."""
+    """Compute ``SinkItem.identity`` of a result."""
     content = {name: value for name, value in result.items() if name not in EMISSION}
     text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class RefusedError(Exception):
-    """The receiver will not take these results, however often they come; says why."""
+    """The receiver refuses these results permanently; the text says why."""
 
 
 class RetryError(Exception):
-    """They could not be delivered for now; says why. ``after_s``: not before."""
+    """The results cannot be delivered at present; the text says why. ``after_s``: least wait."""
 
     def __init__(self, why: str, after_s: float = 0.0) -> None:
         super().__init__(why)
@@ -65,34 +65,33 @@ class RetryError(Exception):
 
 
 class Receiver(Protocol):
-    """Of one sink, used by one thread. It connects when there is something to deliver."""
+    """Receiver of one sink, used by one thread. It connects when there is something to deliver."""
 
     def deliver(self, items: Sequence[SinkItem]) -> None:
-        """Returns when all are where they must go, in this order.
+        """Deliver all items, in this order; return when they are safe.
 
         Some may have been delivered before: they have the same keys.
 
         Raises:
-            RefusedError: one at least cannot be taken. None was, or the same call with half of them
-                does no harm: they come again in parts, so that only what cannot be taken is left.
-            RetryError: all will be delivered again.
+            RefusedError: at least one item is refused. Either none was taken, or a repeated call
+                with half of them does no harm: they are delivered again in parts, to isolate
+            refused ones. RetryError: all will be delivered again.
         """
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the receiver."""
 
 
 MakeReceiver = Callable[[Table, str], Receiver]
-"""Of a kind: from its table and its name. It raises SettingsError."""
+"""Makes a receiver from its table and name. Raises SettingsError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
     """Settings that all kinds share.
 
-    ``queries`` None: all. ``begins_now``: a new sink leaves out the answers that are there.
-    ``settle_s``: a result waits so long for its retraction.
-    ``behind_max``: bytes of answers that it may be behind without a warning.
+    ``queries`` None: all. ``begins_now``: a new sink skips existing answers. ``settle_s``: how long
+    a result waits for its retraction. ``behind_max``: backlog in bytes without a warning.
     """
 
     name: str

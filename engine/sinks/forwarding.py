@@ -1,8 +1,8 @@
-"""Takes answers from their files to a receiver: in order, each at least once, over kills.
+"""Delivers answers from their files to a receiver: in order, each at least once, also over kills.
 
-The files are the queue: a receiver that is slow, or away, makes its sink lag, and nothing else. A
-position is saved in ``ANSWERS/.sinks/NAME.state`` after delivery, so what was delivered last before
-a kill may come again, with the same keys. What a receiver refuses for good goes to
+The files are the queue: a slow or missing receiver delays its own sink only. A position is saved in
+``ANSWERS/.sinks/NAME.state`` after delivery, so the last deliveries before a kill may be repeated,
+with the same keys. Results that a receiver refuses permanently go to
 ``ANSWERS/.sinks/NAME.dead.jsonl``, with the reason.
 """
 
@@ -40,28 +40,28 @@ from slackwater.engine.sinks.base import (
     identity_of,
 )
 
-# One file of answers, as a sink follows it: which lines are next, and how far all is done.
+# One file of answers, as a sink follows it: the next lines, and how far everything is done.
 #
-# A line waits ``settle`` seconds from when it was read. A ``-`` that comes meanwhile for a ``+``
-# that waits cancels it: neither is delivered. What was decided must outlive a kill, or a receiver
-# would get a ``-`` without its ``+``, or keep a ``+`` whose ``-`` was dropped:
+# A line waits ``settle`` seconds after it was read. A ``-`` that comes meanwhile cancels its
+# waiting ``+``: neither is delivered. These decisions must survive a kill, or a receiver would get
+# a ``-`` without its ``+``, or keep a ``+`` whose ``-`` was dropped:
 #
-# * lines before ``released`` were handed out, perhaps: they are delivered, and cancel nothing; *
-# lines in ``dropped`` are not delivered.
+# * lines before ``released`` may have been passed on: they are delivered, and cancel nothing;
+# * lines in ``dropped`` are not delivered.
 #
-# Both are saved before what they say is delivered.
+# Both are saved before the deliveries that depend on them.
 
 
 CHUNK: Final = 1 << 18
-"""Bytes to read at once; more where a line is longer."""
+"""Bytes per read; more if a line is longer."""
 
 
 @dataclass(slots=True)
 class Position:
-    """How far a sink has come in a file. Lines are numbered from 0 on.
+    """Position of a sink in a file. Lines are numbered from 0.
 
-    ``run``: ``SinkItem.run``; ``offset``, ``number``: in bytes and lines, of the first line that is
-    not done. ``released`` and ``dropped`` (those from ``number`` on): see above.
+    ``run``: ``SinkItem.run``; ``offset``, ``number``: position in bytes and lines of the first line
+    that is not done. ``released`` and ``dropped`` (lines from ``number`` on): see above.
     """
 
     run: str
@@ -71,7 +71,7 @@ class Position:
     dropped: set[int] = field(default_factory=set)
 
     def state(self) -> tuple[Any, ...]:
-        """For a file."""
+        """The position as plain data, for a file."""
         return self.run, self.offset, self.number, self.released, sorted(self.dropped)
 
     @classmethod
@@ -83,7 +83,7 @@ class Position:
 
 @dataclass(slots=True, eq=False)
 class FollowedLine:
-    """A line that waits, or is on its way. ``due``: by the clock of ``read``."""
+    """A line that waits or is being delivered. ``due``: by the clock of ``read``."""
 
     offset: int
     item: SinkItem
@@ -92,14 +92,14 @@ class FollowedLine:
 
 
 class FollowedFile:
-    """``QUERY/SITE.jsonl``, with the closed files before it, from ``position`` on.
+    """``QUERY/SITE.jsonl`` and the closed files before it, from ``position`` on.
 
     Args:
-        path: of the open file; it may be absent.
-        query: its query.
-        position: is kept up to date.
+        path: the open file; it may be missing.
+        query: name of its query.
+        position: updated here.
         settle_s: how long a line waits.
-        selects: whether a result is to be delivered.
+        selects: whether a result must be delivered.
         tell: takes a line for people.
     """
 
@@ -110,7 +110,7 @@ class FollowedFile:
         self.path = path
         self.position = position
         self.files = SiteFiles(path.parent, path.name)
-        """As they were when they were last looked at."""
+        """The files at the last check."""
         self._query = query
         self._site = path.name.removesuffix(SUFFIX)
         self._settle_s = settle_s
@@ -118,11 +118,11 @@ class FollowedFile:
         self._tell = tell
         self._reported = False
         self._offset, self._number = position.offset, position.number
-        """Of the next line to read."""
+        """Position of the next line to read."""
         self._on_the_way: list[FollowedLine] = []
         self._waiting: deque[FollowedLine] = deque()
         self._inserted: dict[str, deque[FollowedLine]] = {}
-        """By identity, the ``+`` that wait."""
+        """Waiting ``+`` lines by identity."""
         self.waiting_bytes = 0
         """Bytes of lines that wait."""
 
@@ -133,7 +133,7 @@ class FollowedFile:
 
     @property
     def has_unread(self) -> bool:
-        """Whether there is more than was read."""
+        """Whether there are unread lines."""
         return self.files.end > self._offset
 
     @property
@@ -142,13 +142,13 @@ class FollowedFile:
         return bool(self._waiting)
 
     def read(self, now: float) -> None:
-        """Takes the next lines that are whole, as many as one read gives.
+        """Read the next complete lines, as many as one read returns.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         opened = self.files.open_at(self._offset)
-        if opened is None:  # if it was moved away, the engine writes it again at its next start
+        if opened is None:  # the engine rewrites a missing file at its next start
             return
         stream, begin = opened
         with stream:
@@ -168,7 +168,7 @@ class FollowedFile:
                 return
 
     def next_line(self, now: float) -> FollowedLine | None:
-        """The first line whose time has come; it is on its way until ``done``."""
+        """The first line that is due; it counts as being delivered until ``done``."""
         while self._waiting:
             line = self._waiting[0]
             if not line.is_dropped:
@@ -184,14 +184,14 @@ class FollowedFile:
         return None
 
     def release(self) -> bool:
-        """What is on its way will not be cancelled; whether this is to be saved first."""
+        """Protect lines in delivery from cancelling; return whether this must be saved first."""
         if not self._settle_s or not self._on_the_way:
             return False
         self.position.released = max(self.position.released, self._on_the_way[-1].item.number + 1)
         return True
 
     def done(self) -> None:
-        """All that was on its way is delivered, or a dead letter."""
+        """Mark all lines in delivery as done: delivered, or dead letters."""
         self._on_the_way.clear()
         self._move()
 
@@ -227,7 +227,7 @@ class FollowedFile:
         return True
 
     def _cancels(self, line: FollowedLine) -> bool:
-        """Drops a ``-`` and the ``+`` that it retracts, if that waits."""
+        """Drop a ``-`` and the ``+`` that it retracts, if that is waiting."""
         if line.item.result.get("op") != "-":
             return False
         same = self._inserted.get(line.item.identity)
@@ -240,7 +240,7 @@ class FollowedFile:
         return True
 
     def _leave(self, line: FollowedLine) -> None:
-        """It can be cancelled no more. Lines leave in their order, for each identity."""
+        """Remove a line from those that can be cancelled, in order per identity."""
         same = self._inserted.get(line.item.identity)
         if same and same[0] is line:
             same.popleft()
@@ -248,7 +248,7 @@ class FollowedFile:
                 del self._inserted[line.item.identity]
 
     def _move(self) -> None:
-        """The position goes on to the first line that is not done."""
+        """Advance the position to the first line that is not done."""
         while self._waiting and self._waiting[0].is_dropped:
             self.waiting_bytes -= len(self._waiting.popleft().item.line)
         at = self.position
@@ -260,7 +260,7 @@ class FollowedFile:
             at.dropped = {number for number in at.dropped if number >= at.number}
 
     def _skip_to(self, begin: int) -> None:
-        """Goes on behind what was removed."""
+        """Continue after lines that were removed."""
         number = self.files.lines_before(begin)
         self._tell(
             f"{self.path}: its answers {self._number:,} to {number - 1:,} were removed, as "
@@ -269,10 +269,10 @@ class FollowedFile:
         self._offset, self._number = begin, number
 
     def _follows_a_line(self, descriptor: int, begin: int) -> bool:
-        """Whether the next line begins where it should in the file that begins at byte ``begin``;
-        looks for it after a repair of the file.
+        """Whether the next line begins where expected in the file that begins at byte ``begin``; if
+        not, search for it after a repair of the file.
 
-        Answers only grow, and what replaces damage has the same lines with the same numbers.
+        Answers only grow, and a repair keeps lines and their numbers.
         """
         at = self._offset - begin
         if at == 0 or os.pread(descriptor, 1, at - 1) == b"\n":
@@ -280,7 +280,7 @@ class FollowedFile:
         if self._on_the_way or os.fstat(descriptor).st_size < at:
             return False
         at, left = begin, self.position.number - self.files.lines_before(begin)
-        if left < 0:  # it is in a file before, which is as it was
+        if left < 0:  # it is in an earlier file, which is unchanged
             at = self.position.offset
         while left > 0:
             content = os.pread(descriptor, CHUNK, at - begin)
@@ -303,28 +303,29 @@ class FollowedFile:
         return True
 
 
-# Takes answers from their files to a receiver: in order, each at least once, over kills.
+# Delivers answers from their files to a receiver: in order, each at least once, also over kills.
 
 
 FOLDER: Final = ".sinks"
 QUERY_FILE: Final = "query.json"
-"""Says what the answers in its folder are of; it is there before they are."""
+"""Describes the answers in its folder; written before them."""
 HELD_BYTES: Final = 16 << 20
-"""So much may wait for ``settle``; the rest is read later, and so waits longer."""
+"""Bytes that may wait for ``settle``; further lines are read later, and so wait longer."""
 _RUN_DIGITS: Final = 8
 _SAVE_S: Final = 0.5
 _LOOK_S: Final = 0.1
 _SHARE: Final = 20
-"""Looking for new answers takes no more than this part of the time."""
+"""Checks for new answers take at most 1/20 of the time."""
 _RETRY_SAVE_S: Final = 1.0
 
 
 @dataclass(slots=True)
 class SinkFigures:
-    """Of one sink since its process started; ``behind_s``: so long it has not been up to date.
+    """Figures of one sink since its process started; ``behind_s``: how long it has had a backlog.
 
-    ``delivered_at``: when last [s since 1970]; None: not yet. ``waits``: why nothing is delivered;
-    empty: nothing has failed lately. ``last_error``: the newest of these, also when it is over.
+    ``delivered_at``: last delivery [s since 1970]; None: none yet. ``waits``: why nothing is
+    delivered; empty: no recent failure. ``last_error``: the last of these reasons, also when it is
+    over.
     """
 
     name: str
@@ -341,7 +342,7 @@ class SinkFigures:
 
 
 def is_wanted(result: dict[str, Any], *, confirmed_only: bool) -> bool:
-    """Whether it is to be delivered: a window without a certainty is confirmed if it has no
+    """Whether a result must be delivered. A window without a certainty is confirmed if it has no
     ambiguous events. A ``-`` repeats its ``+``, so both get the same answer.
     """
     if not confirmed_only:
@@ -352,12 +353,12 @@ def is_wanted(result: dict[str, Any], *, confirmed_only: bool) -> bool:
 
 
 def _jitter(most: int) -> int:
-    """Half of the wait at least, so that a receiver that is away is not asked at once."""
+    """A random wait of at least half of ``most``, so that a missing receiver is not flooded."""
     return random.randint(most // 2, most)  # noqa: S311 - no secret
 
 
 def _run_in(path: Path) -> str:
-    """What answers are of, by the content of a ``QUERY_FILE``."""
+    """``SinkItem.run`` from the content of a ``QUERY_FILE``."""
     return blake2b(path.read_bytes(), digest_size=_RUN_DIGITS // 2).hexdigest()
 
 
@@ -370,14 +371,14 @@ def _positions_in(state: tuple[Any, ...]) -> dict[tuple[str, str], Position]:
 
 
 def delivered_by(answers: Path, sinks: Mapping[str, Collection[str]]) -> Delivered:
-    """How far sinks are, from what they have saved.
+    """How far sinks have delivered, from their saved states.
 
     Args:
         answers: folder of the answers.
-        sinks: by name, the queries that each follows.
+        sinks: by name, the queries that each sink follows.
 
     Raises:
-        OSError: that cannot be read.
+        OSError: a state cannot be read.
     """
     states = {name: load(_state_file(answers, name)) or (True, ()) for name in sinks}
     positions = {name: _positions_in(state[1]) for name, state in states.items()}
@@ -397,18 +398,18 @@ def keeper_of(
     answers: Path, queries: Collection[str], limits: Limits, sinks: Mapping[str, Collection[str]],
     tell: Callable[[str], None],
 ) -> AnswerKeeper:  # fmt: skip
-    """That of answers which these ``sinks`` deliver; see there."""
+    """The ``AnswerKeeper`` of answers that ``sinks`` deliver."""
     return AnswerKeeper(answers, queries, limits, partial(delivered_by, answers, sinks), tell)
 
 
 class Stopping(Protocol):
-    """A ``threading.Event``, or what is used as one."""
+    """Interface of ``threading.Event`` that ``Forwarder.run`` uses."""
 
     def is_set(self) -> bool:
-        """Whether to end when all that is there is delivered."""
+        """Whether to end once all existing answers are delivered."""
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long, or until it is set; whether it is."""
+        """Wait for ``seconds`` or until it is set; return whether it is."""
 
 
 class Forwarder:
@@ -417,10 +418,10 @@ class Forwarder:
     Args:
         settings: of the sink.
         answers: folder of the answers.
-        queries: names of the folders in it that are followed.
+        queries: names of the folders in it to follow.
         tell: takes a line for people.
-        clock: in seconds.
-        dead: file of what is refused; None: beside the answers.
+        clock: monotonic clock [s].
+        dead: file for refused results; None: next to the answers.
     """
 
     def __init__(
@@ -442,13 +443,13 @@ class Forwarder:
         self._runs: dict[str, tuple[tuple[int, int, int], str]] = {}
         self._files: dict[tuple[str, str], FollowedFile] = {}
         self._forgotten = False
-        """Whether it is not known which of the lines that are there were sent."""
+        """Whether it is unknown which existing lines were sent."""
         self._is_unsaved = self._begins_now = settings.begins_now and not self._state.exists()
         self._saved_at = self._current_at = clock()
         self._load()
 
     def run(self, stopping: Stopping) -> None:
-        """Delivers what comes until ``stopping``, and then what is there."""
+        """Deliver answers until ``stopping``, then the remaining ones."""
         while True:
             begun = self._clock()
             batch = self.take()
@@ -464,13 +465,13 @@ class Forwarder:
         self._settings.receiver.close()
 
     def take(self) -> list[tuple[FollowedFile, SinkItem]]:
-        """The next results to deliver; empty: none for now."""
+        """The next results to deliver; empty: none at present."""
         self._look()
         self._begins_now = False
         now, room = self._clock(), self._settings.batch
         found: list[tuple[FollowedFile, SinkItem]] = []
         waiting_bytes = sum(file.waiting_bytes for file in self._files.values())
-        # What was read goes first, so that little is held.
+        # Lines that were read go first, so that few are held in memory.
         for file in sorted(self._files.values(), key=lambda file: not file.waits):
             is_due = bool(self._settings.settle_s) or not file.waits
             if is_due and file.has_unread and waiting_bytes < HELD_BYTES:
@@ -484,7 +485,7 @@ class Forwarder:
     # --- where it is
 
     def _look(self) -> None:
-        """Looks for files of answers and how large they are."""
+        """Find files of answers and their sizes."""
         for query in self._queries:
             run = self._run_of(query)
             if run is None:
@@ -553,7 +554,7 @@ class Forwarder:
         self._positions = _positions_in(positions)
 
     def _save(self, stopping: Stopping) -> bool:
-        """Keeps where it is; tries again on a full disk. False: it was stopped before."""
+        """Save the positions; retry on a full disk. False: it was stopped before."""
 
         def written() -> None:
             places = self._positions.items()
@@ -579,7 +580,7 @@ class Forwarder:
     # --- delivery
 
     def _deliver(self, batch: list[tuple[FollowedFile, SinkItem]], stopping: Stopping) -> bool:
-        """Returns when all are delivered or dead; False: it was stopped before."""
+        """Deliver a batch; return when all are delivered or dead. False: it was stopped before."""
         files = dict.fromkeys(file for file, _ in batch)
         released = [file.release() for file in files]
         if any(released):
@@ -600,7 +601,7 @@ class Forwarder:
     def _taken(
         self, items: Sequence[SinkItem], stopping: Stopping
     ) -> Iterator[Sequence[SinkItem]]:  # fmt: skip
-        """Those that the receiver has taken, some at a time; an empty one: it was stopped."""
+        """Yield the items that the receiver has taken, in parts; an empty part: it was stopped."""
         left = [items]
         while left:
             some = left.pop()
@@ -616,7 +617,7 @@ class Forwarder:
                 continue
             except RetryError as error:
                 self.figures.retries += 1
-                self._look()  # how far it falls behind while the receiver is away
+                self._look()  # the backlog grows while the receiver is away
                 self._wait_for(str(error))
                 left.append(some)
                 wait = max(self._backoff.next_ns() / 1e9, error.after_s)
@@ -631,7 +632,7 @@ class Forwarder:
             yield some
 
     def _bury(self, item: SinkItem, why: str, stopping: Stopping) -> bool:
-        """Keeps what the receiver refuses; False: it was stopped before."""
+        """Write a refused result to the dead letters; False: it was stopped before."""
         line = json.dumps({"reason": why}).encode()[:-1] + b", " + item.json()[1:] + b"\n"
 
         def written() -> None:
@@ -649,11 +650,11 @@ class Forwarder:
         return True
 
     def _wait_for(self, why: str) -> None:
-        """Says once why nothing is delivered."""
+        """Report once why nothing is delivered."""
         if why != self.figures.waits:
             self.figures.waits = self.figures.last_error = why
             self._tell(f"waits, and tries again: {why}")
 
     def _tell(self, line: str) -> None:
-        """One line, without control characters of the receiver."""
+        """Report one line, without control characters from the receiver."""
         self._say(f"sink {self._settings.name}: {' '.join(line.split())}")

@@ -1,4 +1,4 @@
-"""The kinds of sink that come with the program: each reads its settings and delivers."""
+"""Built-in kinds of sink: each reads its settings and delivers results."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from slackwater.engine.sinks.base import RefusedError, RetryError, SinkItem
 
 
 _REFUSES: Final = frozenset({400, 413, 415, 422})
-"""Statuses that are about what was sent. Others may pass, or are faults of the settings (a wrong
-token, a wrong path): with them no result is lost to the dead letters.
+"""Statuses about the content. Others may be temporary, or faults of the settings (a wrong token, a
+wrong path): they make no result a dead letter.
 """
 _TEXT_MAX: Final = 200
 _HEADER: Final = re.compile(r"[!#-'*+.^_`|~0-9A-Za-z-]+")
 """Name of a header (RFC 9110, 5.1)."""
 _ANSWER_MAX: Final = 1 << 16
-"""So much of an answer is read; a longer one ends its connection, not this process [bytes]."""
+"""Bytes of an answer that are read; a longer one ends its connection."""
 _AFTER_MAX_S: Final = 3600.0
 
 
 class HttpReceiver:
-    """Posts to one URL over one connection, which stays open.
+    """Posts to one URL over one persistent connection.
 
     Args:
         url: ``http`` or ``https``.
-        headers: of every request.
+        headers: sent with every request.
         timeout_s: for each answer.
-        tls: of ``https``.
+        tls: for ``https``.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class HttpReceiver:
             status, text, after_s = self._post(body, headers)
         except (OSError, HTTPException) as error:
             self.close()
-            if is_kept:  # the receiver may just have closed what stood idle
+            if is_kept:  # the receiver may just have closed the idle connection
                 self.deliver(items)
                 return
             raise RetryError(f"{self._url.netloc}: {error or type(error).__name__}") from error
@@ -83,7 +83,7 @@ class HttpReceiver:
             self._connection = None
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str, float]:
-        """Status, first words and Retry-After [s] of the answer."""
+        """Post; return status, beginning and Retry-After [s] of the answer."""
         if self._connection is None:
             self._connection = self._open()
         self._connection.request("POST", self._path, body, headers)
@@ -108,7 +108,7 @@ class HttpReceiver:
 
 
 def _retry_after_s(answer: HTTPResponse) -> float:
-    """0: it does not say, or what it says is no time."""
+    """Value of Retry-After [s]; 0: missing or invalid."""
     text = (answer.getheader("Retry-After") or "").strip()
     if text.isascii() and text.isdigit():
         wait = float(text[:9])
@@ -121,7 +121,7 @@ def _retry_after_s(answer: HTTPResponse) -> float:
 
 
 def http_sink(table: Table, name: str) -> HttpReceiver:
-    """The settings ``url``, ``headers``, ``token``, ``timeout`` and ``tls``."""
+    """Read the settings ``url``, ``headers``, ``token``, ``timeout`` and ``tls``."""
     del name
     url = read_url(table, ("http", "https"))
     if url.username is not None or url.password is not None:
@@ -147,18 +147,18 @@ def http_sink(table: Table, name: str) -> HttpReceiver:
 
 
 _STDERR: Final = 200
-"""So much of the end of what it says goes into messages."""
+"""Characters at the end of standard error that messages quote."""
 
 
 class ProgramReceiver:
-    """A program that reads JSON lines from its standard input, and ends with 0 when all are safe.
+    """A program that reads JSON lines from standard input and ends with 0 when all are safe.
 
-    It is started for each batch: lines in the pipe of a program that stays would be lost with it,
-    and nobody would know how many.
+    It is started for each batch: if a running program died, an unknown number of lines in its pipe
+    would be lost.
 
     Args:
-        command: with its arguments.
-        timeout_s: it is killed after that, with its children.
+        command: the program and its arguments.
+        timeout_s: after this time it is killed, with its children.
     """
 
     def __init__(self, command: Sequence[str], timeout_s: float) -> None:
@@ -187,11 +187,11 @@ class ProgramReceiver:
             raise RefusedError(why) if program.returncode == os.EX_DATAERR else RetryError(why)
 
     def close(self) -> None:
-        """Nothing is open between batches."""
+        """Do nothing: no program runs between batches."""
 
 
 def exec_sink(table: Table, name: str) -> ProgramReceiver:
-    """The settings ``command`` and ``timeout``."""
+    """Read the settings ``command`` and ``timeout``."""
     del name
     command = table.texts("command")
     if not command:
@@ -199,19 +199,19 @@ def exec_sink(table: Table, name: str) -> ProgramReceiver:
     return ProgramReceiver(command, read_timeout_s(table))
 
 
-# What several kinds read.
+# Settings that several kinds share.
 
 
 def read_timeout_s(table: Table) -> float:
-    """The setting ``timeout``."""
+    """Read the setting ``timeout`` [s]."""
     return table.duration_ns("timeout", 30 * NS_PER["s"], low=NS_PER["ms"]) / 1e9
 
 
 def read_password(table: Table, url: SplitResult) -> str:
-    """That in ``url``, or the setting ``password`` or ``password_file``.
+    """The password in ``url``, or the setting ``password`` or ``password_file``.
 
     Raises:
-        SettingsError: both are there.
+        SettingsError: both are given.
     """
     password = table.secret("password", Path(table.file).parent)
     if password and url.password:
@@ -220,10 +220,10 @@ def read_password(table: Table, url: SplitResult) -> str:
 
 
 def read_url(table: Table, schemes: Sequence[str]) -> SplitResult:
-    """The setting ``url``, whose password is not printed.
+    """Read the setting ``url``, whose password is not printed.
 
     Raises:
-        SettingsError: it is none of these ``schemes``, or has no host.
+        SettingsError: the scheme is not in ``schemes``, or there is no host.
     """
     text = table.text("url")
     try:

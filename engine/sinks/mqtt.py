@@ -19,10 +19,10 @@ from slackwater.engine.sinks.kinds import read_password, read_timeout_s, read_ur
 
 _MQTT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _MQTT_REFUSES: Final = frozenset({0x90, 0x95, 0x99})
-"""Reasons that are about the message: topic name, packet too large, payload format."""
+"""Reasons about the message: topic name, packet too large, payload format."""
 _FAILURE: Final = 0x80
 _PROTOCOLS: Final = {"5": 5, "3.1.1": 4}
-"""paho's numbers. Only version 5 says that a broker does not take a message."""
+"""paho's numbers. Only version 5 reports that a broker refuses a message."""
 
 
 class MqttReceiver:
@@ -30,11 +30,11 @@ class MqttReceiver:
 
     Args:
         url: ``mqtt`` or ``mqtts``, with the user's name.
-        password: of that user.
-        topic: with ``{query}`` and ``{site}``.
-        protocol: one of ``_PROTOCOLS``.
+        password: password of that user.
+        topic: may contain ``{query}`` and ``{site}``.
+        protocol: a key of ``_PROTOCOLS``.
         timeout_s: for the acknowledgements of a batch.
-        tls: of ``mqtts``.
+        tls: for ``mqtts``.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class MqttReceiver:
 
 
 def mqtt_sink(table: Table, name: str) -> MqttReceiver:
-    """The settings ``url``, ``password``, ``topic``, ``protocol``, ``timeout`` and ``tls``."""
+    """Read ``url``, ``password``, ``topic``, ``protocol``, ``timeout`` and ``tls``."""
     del name
     url = read_url(table, tuple(_MQTT_PORTS))
     topic = table.text("topic", "slackwater/{query}/{site}")

@@ -1,7 +1,7 @@
-"""The kind of sink ``postgres``: a table that has the results which stand, exactly once.
+"""The kind of sink ``postgres``: a table with the results that hold at present, exactly once.
 
-A ``+`` inserts a row, a ``-`` deletes one with its identity. The sink's position is in the same
-database and is written in the same transaction, so what comes again after a kill changes nothing.
+A ``+`` inserts a row, a ``-`` deletes one with its identity. The sink's position is written to the
+same database in the same transaction, so repeated results after a kill change nothing.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class PostgresReceiver:
     Args:
         url: of the database, without a password.
         password: of its user.
-        table: name; made if there is none.
-        name: of the sink: its positions go by it.
+        table: its name; created if it does not exist.
+        name: of the sink; identifies its positions.
         timeout_s: for each statement.
     """
 
@@ -82,7 +82,7 @@ class PostgresReceiver:
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             column = error.diag.column_name
             if isinstance(error, psycopg.errors.NotNullViolation) and column not in _COLUMNS:
-                # Every result would be refused, for what none of them says.
+                # The fault is not in the results; otherwise every one would be refused.
                 more = f"; give {column} a default, or drop its NOT NULL"
                 raise RetryError(self._said(error) + more) from error
             raise RefusedError(self._said(error)) from error
@@ -115,7 +115,7 @@ class PostgresReceiver:
             (self._table, _COLUMNS, f"{_CREATE.format(table=self._table)}{forget}"),
         ):
             found = [name for (name,) in connection.execute(_COLUMNS_OF, (f'"{table}"',))]
-            if not found:  # a user who may not create tables needs none of it
+            if not found:  # not run for a user who may not create tables
                 connection.execute(create)
             elif found[: len(columns)] != columns:
                 raise psycopg.ProgrammingError(
@@ -124,7 +124,7 @@ class PostgresReceiver:
                 )
 
     def _not_written(self, items: Sequence[SinkItem]) -> list[SinkItem]:
-        """Those behind the positions, which are locked until the transaction ends."""
+        """The items after the stored positions, which are locked until the transaction ends."""
         lines: dict[tuple[str, str, str], int] = {}
         for file in sorted({(item.query, item.run, item.site) for item in items}):
             place = (self._name, self._table, *file)
@@ -156,7 +156,7 @@ def _row(item: SinkItem) -> tuple[str | None, ...]:
 
 
 def postgres_sink(table: Table, name: str) -> PostgresReceiver:
-    """The settings ``url``, ``password``, ``table`` and ``timeout``."""
+    """Read the settings ``url``, ``password``, ``table`` and ``timeout``."""
     url = read_url(table, ("postgresql", "postgres"))
     password = read_password(table, url)
     into = table.text("table", "slackwater_results")

@@ -1,4 +1,4 @@
-"""What reads and runs sinks: a server's process of them, and ``slackwater query --sink``."""
+"""Programs that run sinks: a server's process, and ``slackwater query --sink``."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 def read_sinks(
     tables: Sequence[Table], folders: Collection[str] | None
 ) -> tuple[SinkSettings, ...]:
-    """The sinks that the ``[[sink]]`` tables describe.
+    """Create the sinks that the ``[[sink]]`` tables describe.
 
     Args:
-        tables: one for each.
-        folders: names of all that is answered; None: not known.
+        tables: one per sink.
+        folders: names of all queries with answers; None: unknown.
 
     Raises:
-        SettingsError: a mistake in one, a name that two have, a package that is not installed.
+        SettingsError: a wrong setting, a duplicate name, or a package that is not installed.
     """
     found = []
     for name, table, maker in read_kinds(tables, OURS, GROUP, "sinks"):
@@ -87,22 +87,22 @@ def read_sinks(
 # The process of a server's sinks: ``python -m slackwater.engine.sinks.program``.
 #
 # ``serve`` starts it, so that receiving, acking and the engine never wait for a receiver. Each sink
-# has a thread. The sinks' figures are a message each second (``FIGURES``).
+# has its own thread. The process sends the sinks' figures every second (``FIGURES``).
 
 
 FIGURES: Final = b"F"
 STOP_S: Final = 5.0
-"""So long what is there may take to be delivered when the server stops."""
+"""Longest time to deliver existing answers when the server stops [s]."""
 _FIGURES_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkTask(ChildTask):
-    """What the process is to do.
+    """Task of the process.
 
-    ``answers``: their folder; ``file``: of the settings; ``tables``: its ``[[sink]]`` as they are
-    written; ``queries``: what sinks follow that name none; ``follows``: by a sink's name, what it
-    does.
+    ``answers``: folder of answers; ``file``: settings file, for messages; ``tables``: its
+    ``[[sink]]`` tables; ``queries``: queries of sinks that name none; ``follows``: by sink, the
+    queries that it follows.
     """
 
     answers: str
@@ -112,13 +112,13 @@ class SinkTask(ChildTask):
     follows: Mapping[str, tuple[str, ...]]
 
     def sinks(self) -> tuple[SinkSettings, ...]:
-        """As the tables say, which were read before."""
+        """The sinks of the tables, which the server has checked."""
         tables = [Table(values, self.file, "sink") for values in self.tables]
         return read_sinks(tables, None)
 
 
 def main() -> int:
-    """Runs until standard input ends; gives the exit code."""
+    """Run until standard input ends; return the exit code."""
     child = begin_child(SinkTask)
     if child is None:
         return 0
@@ -132,7 +132,7 @@ def main() -> int:
             forwarders = [
                 Forwarder(sink, answers, task.queries, outlet.tell) for sink in task.sinks()
             ]
-        except (SlackwaterError, SettingsError) as error:  # the server starts it again
+        except (SlackwaterError, SettingsError) as error:  # the server restarts the process
             outlet.tell(f"sinks: {error}")
             return 1
         return _run(forwarders, notices, outlet)
@@ -171,11 +171,11 @@ def _run(forwarders: list[Forwarder], notices: Notices, outlet: ServerMessages) 
     return 1 if faults or any(thread.is_alive() for thread in threads) else 0
 
 
-# Results of one pass to a sink: what ``slackwater query --sink`` does.
+# One pass of results to a sink: ``slackwater query --sink``.
 
 
 PATIENCE_S: Final = 60.0
-"""So long deliveries may fail one after another."""
+"""Longest time without a successful delivery [s]."""
 _OPEN_FILES: Final = 64
 _SCHEMES: Final = {
     "http": "http", "https": "http", "mqtt": "mqtt", "mqtts": "mqtt", "postgresql": "postgres",
@@ -185,7 +185,7 @@ _EXEC: Final = "exec:"
 
 
 class _Patience:
-    """In place of an event that says when to stop: when nothing was delivered for too long."""
+    """A ``Stopping`` that is set when nothing was delivered for too long."""
 
     def __init__(self, figures: SinkFigures) -> None:
         self._figures = figures
@@ -193,11 +193,11 @@ class _Patience:
         self._left_s = PATIENCE_S
 
     def is_set(self) -> bool:
-        """Nothing more will come."""
+        """Return True: all results exist already."""
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Whether it is too long; waits before, if not."""
+        """Wait unless the time is used up; return whether it is."""
         progress = self._figures.delivered + self._figures.dead
         if progress != self._seen:
             self._seen, self._left_s = progress, PATIENCE_S
@@ -209,11 +209,11 @@ class _Patience:
 
 
 def read_target(text: str) -> SinkSettings:
-    """The sink that ``--sink`` names: an address, ``exec:PROGRAM ARGUMENTS``, or a TOML file with a
-    ``[[sink]]``.
+    """Make the sink that ``--sink`` names: an address, ``exec:PROGRAM ARGUMENTS``, or a TOML file
+    with a ``[[sink]]``.
 
     Raises:
-        UserError: it is none of these, or a mistake in the file.
+        UserError: none of these, or a wrong setting in the file.
     """
     try:
         if text.endswith(".toml"):
@@ -228,11 +228,11 @@ def read_target(text: str) -> SinkSettings:
         whole.done()
     except SettingsError as error:
         raise UserError(str(error)) from error
-    return replace(sink, settle_s=0.0, begins_now=False)  # all is there
+    return replace(sink, settle_s=0.0, begins_now=False)  # all results exist already
 
 
 def _values(text: str) -> dict[str, Any]:
-    """The settings that are in an address."""
+    """The settings in an address."""
     if text.startswith(_EXEC):
         try:
             return {"kind": "exec", "command": shlex.split(text.removeprefix(_EXEC))}
@@ -259,18 +259,18 @@ def _values(text: str) -> dict[str, Any]:
 
 
 def send(results: Path, sink: SinkSettings, folder: Path, tell: Callable[[str], None]) -> int:
-    """Sends results, in their order within a site and query; gives their number.
+    """Send results, in order within a site and query; return their number.
 
-    Keys are of the content: the same results have the same keys, other ones have others.
+    Keys depend on the content: equal results have equal keys.
 
     Args:
-        results: JSON lines of ``slackwater query``, those of a site and query together.
-        sink: where to.
-        folder: for files of the while.
+        results: JSON lines of ``slackwater query``, grouped by site and query.
+        sink: the target.
+        folder: for temporary files.
         tell: takes a line for people.
 
     Raises:
-        SlackwaterError: not all could be delivered; says how many were.
+        SlackwaterError: some could not be delivered; says how many were.
     """
     queries, count = _as_answers(results, folder)
     dead = Path(f"{sink.name}.dead.jsonl")
@@ -291,7 +291,7 @@ def send(results: Path, sink: SinkSettings, folder: Path, tell: Callable[[str], 
 
 
 def _as_answers(results: Path, folder: Path) -> tuple[list[str], int]:
-    """Files as a server's engine writes them; gives the queries, and how many results there are."""
+    """Write results as a server's engine does; return the queries and the number of results."""
     digest, count = blake2b(digest_size=16), 0
     queries: dict[str, str] = {}
     with results.open("rb") as lines, ExitStack() as stack:

@@ -1,1 +1,1 @@
-"""The live page of ``slackwater serve``, its metrics, and who may see them."""
+"""The live page of ``slackwater serve``, its metrics, and its access control."""

@@ -1,8 +1,8 @@
 """Prometheus metrics of a gateway (docs/reference/metrics.md has their table).
 
-Base units are seconds; counters count since the start of the server. A series for each source
-costs the scraper memory for good, so only the first ``sources_max`` of them have some;
-``slackwater_sources_without_series`` says how many have none, and sums without labels are of all.
+Base units are seconds; counters start with the server. A series per source costs the scraper memory
+permanently, so only the first ``sources_max`` sources have series;
+``slackwater_sources_without_series`` counts the others, and sums without labels cover all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVENTS: Final = {
     "given_up": "Numbers that will not come any more.",
     "reused": "Recorded events whose number another event of their source had; kept without it.",
 }
-"""Counts of events (``Sums.events``): what each of them is."""
+"""Descriptions of the counts in ``Totals.events``."""
 SINK_FIGURES: Final[dict[str, tuple[Family, str, str]]] = {
     "delivered": (COUNTER, "delivered", "Results that the receiver has."),
     "retries": (COUNTER, "retries", "Deliveries that failed and are tried again."),
@@ -38,11 +38,11 @@ SINK_FIGURES: Final[dict[str, tuple[Family, str, str]]] = {
     "delivered_at": (GAUGE, "last_delivery_timestamp_seconds", "When the last results went."),
     "is_far_behind": (GAUGE, "far_behind", "1: more than behind_max are not."),
 }
-"""By name in ``engine.sinks.forwarding.SinkFigures``."""
+"""By field of ``engine.sinks.forwarding.SinkFigures``."""
 
 
 class GatewayCollector:
-    """Gives the metrics as they are at the moment of a scrape."""
+    """Returns the metrics at the moment of a scrape."""
 
     def __init__(
         self, overview: Overview, feed: ResultFeed, streams: LiveStreams, sources_max: int
@@ -53,7 +53,7 @@ class GatewayCollector:
         self._sources_max = sources_max
 
     def collect(self) -> Iterator[Metric]:
-        """All families."""
+        """All metric families."""
         self._overview.refresh()
         yield from self._of_the_gateway()
         yield from self._of_answers()
@@ -135,7 +135,7 @@ class GatewayCollector:
 
 
 def _of_rows(rows: list[SourceRow], now: int) -> dict[str, tuple[Family, str, list[float | None]]]:
-    """What each source has series of: kind, help and a value of each row; None: no series."""
+    """Series per source: kind, help and a value per row; None: no series."""
     counters = {
         **{f"events_{reason}": (help_, [row.counts[reason] for row in rows])
            for reason, help_ in EVENTS.items()},
@@ -189,7 +189,7 @@ def _of_rows(rows: list[SourceRow], now: int) -> dict[str, tuple[Family, str, li
 
 
 def _plain(*metrics: tuple[Family, str, str, float]) -> Iterator[Metric]:
-    """Families of one value each: kind, name, help and value."""
+    """Families of one value each, from kind, name, help and value."""
     for kind, name, help_, value in metrics:
         yield kind(f"slackwater_{name}", help_, value=value)
 
@@ -198,7 +198,7 @@ def _labelled(
     kind: Family, name: str, help_: str, labels: Sequence[str],
     values: Iterable[tuple[Sequence[str], float]],
 ) -> Metric:  # fmt: skip
-    """A family with these labels; ``values``: by the texts of the labels."""
+    """A labelled family; ``values``: texts of the labels and value."""
     family = kind(f"slackwater_{name}", help_, labels=labels)
     for texts, value in values:
         family.add_metric(texts, value)

@@ -1,4 +1,4 @@
-"""What one reader of the page has asked to see, that as JSON, and the stream that brings it."""
+"""What one reader of the page has requested, as JSON, and the stream that delivers it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _FIELDS_MAX: Final = 6
 
 
 def page_result(line: bytes, unit_ns: int) -> dict[str, Any]:
-    """What the page gets of a line whose times are in ``unit_ns``.
+    """The page's form of a result line whose times are in ``unit_ns``.
 
     ``key``: equal for an insertion and its retraction; ``at``, ``window`` [s]; ``what`` and
-    ``more``: texts for people; ``certainty`` of a match, ``certain``, ``ambiguous`` and
-    ``missing`` (numbers of events) of a window, where they are known.
+    ``more``: texts for people; ``certainty`` of a match; ``certain``, ``ambiguous`` and
+    ``missing`` (numbers of events) of a window, where known.
     """
     result = json.loads(line)
     is_window = "window" in result
@@ -53,7 +53,7 @@ def page_result(line: bytes, unit_ns: int) -> dict[str, Any]:
 
 
 def _key(result: dict[str, Any]) -> str:
-    """Of (query, site, window, key), or of the events."""
+    """Digest of (query, site, window, key), or of the events."""
     identity: list[Any] = [result.get("query"), result.get("site")]
     if "window" in result:
         shifted = result.get("drift")  # R19's flag
@@ -100,10 +100,10 @@ def _cut(text: str) -> str:
     return text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 1] + "…"
 
 
-# What one reader asked to see, and that as JSON: one page of the sources, sums, clocks, results.
+# The request of one reader, and its answer as JSON: one page of the sources, sums, clocks, results.
 #
-# However many sources there are, an answer has ``ROWS`` of them, ``CLOCKS`` plots and ``RESULTS``
-# results at most, likewise of failed queries; how many there are in all is said.
+# For any number of sources, an answer has at most ``ROWS`` of them, ``CLOCKS`` plots and
+# ``RESULTS`` results, and likewise of failed queries; the total numbers are included.
 
 
 ROWS: Final = 50
@@ -116,7 +116,7 @@ NUMBER_MAX: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Which rows, in which order, and after which result."""
+    """Requested rows, their order, and the number of the last result seen."""
 
     sort: str = "source"
     descending: bool = False
@@ -126,10 +126,10 @@ class Wish:
 
 
 def wish_of(query: Mapping[str, str]) -> Wish:
-    """From the query of a URL: ``sort``, ``order`` (asc, desc), ``find``, ``page``, ``after``.
+    """Parse the query of a URL: ``sort``, ``order`` (asc, desc), ``find``, ``page``, ``after``.
 
     Raises:
-        UserError: names what cannot be meant.
+        UserError: an invalid value; names it.
     """
     sort = query.get("sort", "source")
     if sort not in SORTS:
@@ -215,7 +215,7 @@ def _clock(overview: Overview, number: int) -> dict[str, Any]:
 
 
 def results(feed: ResultFeed, after: int) -> dict[str, Any]:
-    """Results after that number; ``skipped``: lines that are left out before them."""
+    """Results after number ``after``; ``skipped``: lines dropped before them."""
     unread = feed.since(after, RESULTS)
     return {
         "end": unread.end,
@@ -226,9 +226,9 @@ def results(feed: ResultFeed, after: int) -> dict[str, Any]:
 
 # The stream of one open page (server-sent events): its state each second, results as they come.
 #
-# Of a reader only the number of the result that it has read up to is kept (``Last-Event-ID`` when
-# it comes back). What it sees is made when it is sent, so a slow reader gets less, not later; one
-# that takes nothing for ``SLOW_S`` is dropped.
+# Per reader only the number of its last result is kept (``Last-Event-ID`` when it reconnects). The
+# content is made when it is sent, so a slow reader gets less, not later; a reader that accepts
+# nothing for ``SLOW_S`` is disconnected.
 
 
 STREAMS_MAX: Final = 32
@@ -236,17 +236,17 @@ STATE_EVERY_S: Final = 1.0
 RESULTS_EVERY_S: Final = 0.25
 SLOW_S: Final = 10.0
 _LAST_S: Final = 1.0
-"""So long readers may take for what is new when the server stops."""
+"""Time for readers to receive the last results when the server stops."""
 _UNSENT_MAX: Final = 1 << 16
-"""Bytes that a reader may leave unread here, and so many in the kernel, before its stream waits."""
+"""Bytes that a reader may leave unread here, and as many in the kernel, before its stream waits."""
 
 
 class LiveStreams:
-    """All streams that are open."""
+    """All open streams."""
 
     def __init__(self, overview: Overview, feed: ResultFeed, slow_s: float = SLOW_S) -> None:
         self.dropped = 0
-        """How many readers were too slow."""
+        """Number of readers that were too slow."""
         self._overview = overview
         self._feed = feed
         self._slow_s = slow_s
@@ -257,11 +257,11 @@ class LiveStreams:
         return len(self._tasks)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answers one reader until it leaves, is too slow, or the server stops.
+        """Serve one reader until it leaves, is too slow, or the server stops.
 
         Raises:
-            HTTPBadRequest: the query asks for what is not there.
-            HTTPServiceUnavailable: there are ``STREAMS_MAX`` readers.
+            HTTPBadRequest: the query is invalid.
+            HTTPServiceUnavailable: there are already ``STREAMS_MAX`` readers.
         """
         try:
             wish = wish_of(request.query)
@@ -283,7 +283,7 @@ class LiveStreams:
             self._tasks.discard(task)
 
     async def close(self) -> None:
-        """Ends all streams; readers that take them get the last results."""
+        """End all streams; readers that are fast enough get the last results."""
         self._ending.set()
         tasks = list(self._tasks)
         if tasks:
@@ -322,13 +322,15 @@ class LiveStreams:
             if transport is not None:
                 transport.abort()
         except ConnectionError:
-            return response  # it left
+            return response  # the reader left
         return response
 
     async def _send(
         self, response: web.StreamResponse, event: str, data: dict[str, Any], number: int | None
     ) -> None:
-        """Raises TimeoutError: the reader takes nothing; ConnectionError: it has left."""
+        """Send an event; raises TimeoutError (too slow) or ConnectionError (the reader has
+        left).
+        """
         head = f"event: {event}\n" + (f"id: {number}\n" if number is not None else "")
         text = json.dumps(data, separators=(",", ":"), allow_nan=False)
         async with asyncio.timeout(self._slow_s):

@@ -1,4 +1,4 @@
-"""The page's own HTTP server, in the loop of the gateway: its routes, from start to stop."""
+"""The page's HTTP server, in the event loop of the gateway: its routes, from start to stop."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from slackwater.engine.server.page.view import LiveStreams
 from slackwater.engine.server.site_file import PageSettings
 from slackwater.engine.server.tcp_host import Acceptor, open_files, page_connections_within
 
-# Connections of the page: a client without a complete request takes no place from others.
+# Connections of the page: clients without a complete request cannot block others.
 #
-# When all places are taken, a new connection gets that of one which waits for a request, or for the
-# rest of one, for longest. So containers that ask for ``/healthz`` come in whatever others hold.
+# When all places are taken, a new connection replaces the one that has waited longest for a request
+# or the rest of one. So containers that request ``/healthz`` are served whatever others hold.
 
 
 HEADER_S: Final = 10.0
-"""So long a first request may take to come; later ones, and answers, have longer."""
+"""Time for a first request to arrive; later ones, and answers, have longer."""
 _IDLE_S: Final = 60.0
 
 
 class PageConnections:
-    """At most ``most`` of them."""
+    """At most ``most`` connections."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: dict[asyncio.BaseTransport, asyncio.TimerHandle] = {}
-        """The oldest first."""
+        """Waiting connections, the oldest first."""
         self._answered: set[asyncio.BaseTransport] = set()
 
     def opened(self, transport: asyncio.BaseTransport) -> None:
-        """A connection more; it, or another one, is closed when there are too many."""
+        """A connection was opened; it, or another one, is closed if there are too many."""
         self._forget_closed()
         if len(self._waiting) + len(self._answered) >= self._most:
             if not self._waiting:
@@ -60,19 +60,19 @@ class PageConnections:
         self._wait(transport, HEADER_S)
 
     def begins(self, transport: asyncio.BaseTransport | None) -> None:
-        """A whole request has come, which is being answered."""
+        """A whole request has arrived and is being answered."""
         if transport in self._waiting:
             self._waiting.pop(transport).cancel()
             self._answered.add(transport)
 
     def ends(self, transport: asyncio.BaseTransport | None) -> None:
-        """It is answered, and another one may come."""
+        """It is answered; another request may follow."""
         if transport in self._answered:
             self._answered.discard(transport)
             self._wait(transport, _IDLE_S)
 
     def _least_wanted(self) -> asyncio.BaseTransport:
-        """The oldest of the address that has most of those that wait."""
+        """The oldest waiting connection of the address that has most of them."""
         places = {transport: _place(transport) for transport in self._waiting}
         most, _ = Counter(places.values()).most_common(1)[0]
         return next(transport for transport, place in places.items() if place == most)
@@ -101,12 +101,13 @@ def _place(transport: asyncio.BaseTransport) -> str:
     return place_of(str(name[0]) if name else "")
 
 
-# Access to the page: with the token or, where none is set, as this machine's own user.
+# Access to the page: with the token or, if there is none, from this machine only.
 #
-# A browser shows the token once, at the form, and keeps a cookie that is derived from it; programs
-# send ``Authorization: Bearer TOKEN``. Without a token the page answers only to names of this
-# machine (``Host``), so that no site on the web can read it through a name that it points here (DNS
-# rebinding). Nothing is loaded from elsewhere, and no other page may show this one in a frame.
+# A browser sends the token once, from the form, and keeps a cookie that is derived from it;
+# programs send ``Authorization: Bearer TOKEN``. Without a token the page answers only to names of
+# this machine (``Host``), so that no web site can read it through a name that resolves to this
+# address (DNS rebinding). Nothing is loaded from elsewhere, and no other page may show this one in
+# a frame.
 
 
 POLICY: Final = (
@@ -126,26 +127,26 @@ HEADERS: Final = {
 OPEN: Final = {
     "/", "/page.css", "/page.js", "/clocks.js", "/icon.svg", "/login", "/healthz", "/readyz",
 }  # fmt: skip
-"""What says nothing of the site: it is given without a token."""
+"""Paths that reveal nothing about the site; no token is needed."""
 WRONG_TOKEN_S: Final = 0.5
-"""So long a wrong token, or cookie, waits for its answer: guessing is slow."""
+"""Delay of the answer to a wrong token or cookie, to slow guessing."""
 GUESSES_MAX: Final = 4
 LOCAL_GUESSES_MAX: Final = 32
-"""Of this machine, as a proxy in front of the page is one of it."""
+"""Guesses of this machine, which may include a proxy in front of the page."""
 _MONTH_S: Final = 30 * 86_400
 _SALT: Final = b"slackwater page"
 
 
 class Access:
-    """Checks every request of one server."""
+    """Checks every request to one server."""
 
     def __init__(self, settings: PageSettings, *, secure: bool) -> None:
-        """``secure``: the server speaks TLS."""
+        """``secure``: whether the server uses TLS."""
         self._token = settings.token.encode()
         self._cookie = hmac.new(self._token, _SALT, hashlib.sha256).hexdigest()
         self._secure = secure
         self._guesses: Counter[str] = Counter()
-        """Wrong tokens that wait for their answer, by address."""
+        """Wrong tokens that wait for their answers, by address."""
 
     @property
     def open(self) -> bool:
@@ -153,7 +154,7 @@ class Access:
         return not self._token
 
     def middleware(self) -> Middleware:
-        """To be put around every handler."""
+        """Middleware for every handler."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -174,10 +175,10 @@ class Access:
         *,
         has_token: bool = False,
     ) -> bool:
-        """Whether the request ``is_right``; if it is a wrong guess, after a while.
+        """Whether the request ``is_right``; the answer to a wrong guess is delayed.
 
-        An address has few guesses at a time. Further ones are refused before they are looked at, or
-        they would be as many as it likes.
+        An address may have few guesses at a time. Further ones are refused unread, as their number
+        would otherwise be unlimited.
         """
         place = place_of(request.remote or "")
         is_guess = has_token or bool(
@@ -201,7 +202,7 @@ class Access:
         return False
 
     def admits(self, request: web.Request) -> bool:
-        """Whether the request has the token, or its cookie."""
+        """Whether the request has the token or its cookie."""
         if self.open:
             return True
         kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
@@ -211,10 +212,10 @@ class Access:
         return hmac.compare_digest(_bytes_of(cookie), self._cookie.encode())
 
     async def let_in(self, request: web.Request, token: str, answer: web.Response) -> bool:
-        """Puts the cookie on ``answer`` if the token is right.
+        """Set the cookie on ``answer`` if the token is right.
 
         Raises:
-            HTTPTooManyRequests: too many wrong ones of that address wait for their answer.
+            HTTPTooManyRequests: too many wrong tokens of that address wait for their answers.
         """
 
         def is_right(_: web.Request) -> bool:
@@ -230,22 +231,22 @@ class Access:
 
 
 def _bytes_of(text: str) -> bytes:
-    """What a header or form had; aiohttp gives bytes that are not UTF-8 as lone surrogates."""
+    """Bytes of a header or form; aiohttp returns bytes that are not UTF-8 as lone surrogates."""
     return text.encode("utf-8", "backslashreplace")
 
 
 async def put_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    """On every answer, also on refusals."""
+    """Add the security headers to every response, including refusals."""
     response.headers.update(HEADERS)
 
 
 def _cookie_name(request: web.Request) -> str:
-    """Cookies know no ports: gateways on one machine must not share theirs."""
+    """Name with the port: cookies ignore ports, and gateways on one machine must not share them."""
     socket = request.transport.get_extra_info("sockname") if request.transport else None
     return f"slackwater_{socket[1] if socket else 0}"
 
 
-# The page's own HTTP server, in the loop of the gateway: its routes, from start to stop.
+# The page's HTTP server, in the event loop of the gateway: its routes, from start to stop.
 
 
 _BODY_MAX: Final = 4096
@@ -261,7 +262,7 @@ _FILES: Final = {
 
 
 class PageServer:
-    """Serves what ``overview`` and ``feed`` know."""
+    """Serves the contents of ``overview`` and ``feed``."""
 
     def __init__(
         self,
@@ -303,7 +304,7 @@ class PageServer:
         return made
 
     async def start(self) -> str:
-        """Answers from now on; gives the URL.
+        """Start answering; return the URL.
 
         Raises:
             UserError: the address cannot be bound.
@@ -333,7 +334,7 @@ class PageServer:
         return f"{'http' if self._tls is None else 'https'}://{host}:{port}/"
 
     async def stop(self) -> None:
-        """Ends all streams and closes all connections."""
+        """End all streams and close all connections."""
         if self._acceptor is not None:
             self._acceptor.close()
         await self.streams.close()
@@ -341,7 +342,7 @@ class PageServer:
             await self._runner.cleanup()
 
     def _placed(self) -> Middleware:
-        """Notes which connections wait for a request; one with a body has not come whole."""
+        """Middleware that tracks waiting connections; a request with a body is not complete yet."""
 
         @web.middleware
         async def place(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -355,7 +356,7 @@ class PageServer:
 
         return place
 
-    # --- what is asked for
+    # --- handlers
 
     async def _state(self, request: web.Request) -> web.Response:
         try:
@@ -379,7 +380,7 @@ class PageServer:
         return answer
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        # Values are read here, between messages; their text is made beside the loop.
+        # Values are read here, between messages; the text is made outside the event loop.
         families = list(self._collector.collect())
         encode, kind = exposition.choose_encoder(request.headers.get("Accept", ""))
         body = await asyncio.to_thread(_encoded, encode, families)
@@ -392,15 +393,15 @@ class PageServer:
         answers = self._overview.answers
         if not answers.running:
             raise web.HTTPServiceUnavailable(text="nobody answers the queries, for now\n")
-        # One device must not take the gateway out of service for all others; and names, like
-        # reasons, are for those who have the token.
+        # One device must not take the gateway out of service for all others. Names and reasons
+        # require the token.
         failed = len(answers.failed)
         more = f"{failed} queries of sites have failed and are set aside: see /state\n"
         return web.Response(text="ready\n" + (more if failed else ""))
 
 
 def _logger() -> logging.Logger:
-    """For faults of the program: bytes that are no request cause no traceback."""
+    """Logger for errors of the program; requests with invalid bytes cause no traceback."""
 
     def is_fault(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -413,7 +414,7 @@ def _logger() -> logging.Logger:
 
 
 class _Families:
-    """A collector of what was collected before."""
+    """A collector of metrics that were collected before."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
