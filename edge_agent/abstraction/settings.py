@@ -31,25 +31,25 @@ class AbstractSettings:
     """One abstraction: the settings of an ``[[abstract]]`` table.
 
     Attributes:
-        stream: stream of the readings.
-        into: stream of the intervals, to which no input writes.
-        kind: ``bands`` of a number, ``presence`` of readings, or runs of equal ``states``.
-        by: attributes that identify a thing (a tag, a shelf); copied to its intervals.
-        value: the attribute with the number or the state.
+        stream: whose readings are read.
+        into: the stream of the intervals, which no input writes to.
+        kind: ``bands`` of a number, ``presence`` of whatever is read, or runs of equal ``states``.
+        by: attributes that tell one thing from another (a tag, a shelf); copied to its intervals.
+        value: the attribute that has the number or the state.
         bands: names and the edges between them, as ``("LOW", 50, "MEDIUM", 100, "HIGH")``:
             LOW <= 50 < MEDIUM <= 100 < HIGH. A name is the type of its intervals.
-        hysteresis: a band ends when the number has passed its edge by this much.
-        type: type of presence intervals; prefix of the types of states.
-        only: types of events that are readings; others pass unchanged. Empty: all are.
-        gap_ns: after this long without a reading an interval has ended at its last one; 0: never.
-        min_ns: shorter intervals are not sent.
-        max_ns: longer intervals are split; 0: never.
-        lag_ns: longest time from a reading to its arrival at the agent.
-        clock_step_ns: a reading older than the previous one by more than this shows that the clock
-            was set back; one that is older by less is dropped.
+        hysteresis: a band is left when the number has passed its edge by so much.
+        type: of intervals of presence; what types of states begin with.
+        only: types of events that are readings; others pass. Empty: all are.
+        gap_ns: after so long without a reading an interval has ended at its last one; 0: never.
+        min_ns: intervals shorter than this are not sent at all.
+        max_ns: longer ones are split; 0: never.
+        lag_ns: how long after it happened a reading is at hand, at most.
+        clock_step_ns: a reading older by more than this than the one before shows that the clock
+            was set back; one that is older by less is left out.
         begins: whether the begin of an interval is sent (IBP).
-        keep: whether the readings are sent as well.
-        keys_max: most things with an open interval at once.
+        keep: whether the readings are sent, too.
+        keys_max: number of things that may have an open interval at once.
     """
 
     stream: str

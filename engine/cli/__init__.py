@@ -1,4 +1,6 @@
-"""The command ``slackwater``: what it starts is ``edge_agent.entry``, as a device has no engine."""
+"""The command ``slackwater``; its entry point is ``edge_agent.entry``, as devices have no
+engine.
+"""
 
 from slackwater.edge_agent.entry import main
 

@@ -1,4 +1,4 @@
-"""The typer application: commands, and how errors become exit codes."""
+"""The typer application: commands, and the mapping of errors to exit codes."""
 
 from __future__ import annotations
 
@@ -75,46 +75,46 @@ _COMMANDS: Final = {
     "docs": ("slackwater.engine.cli.app:docs", "Where the documentation is on this disk."),
     "warm": ("slackwater.engine.cli.app:warm", "Compiles ahead, so that nothing waits."),
 }
-"""By name: module and function, and what it does; in the order of the help."""
+"""By name: module and function, and short help; in the order of the help."""
 _PACKAGE: Final = Path(__file__).absolute().parents[2]
 _INTERRUPTED: Final = 130
 _NEW_OBJECTS: Final = 50_000
-"""So many, and garbage is looked for: commands make few circles of objects."""
+"""New objects before a garbage collection: commands create few reference cycles."""
 _COMPLETES: Final = "_SLACKWATER_COMPLETE"
-"""Environment: a shell asks how a command line may go on."""
+"""Environment variable by which a shell requests completions of a command line."""
 _LESS_MEMORY: Final = "let there be fewer events, a shorter WITHIN or duration, or --spill"
 _CONTEXTS: Final[dict[str, dict[str, Any]]] = {
-    # The agent reads its own words: on a device there is no typer.
+    # The agent parses its own arguments: a device has no typer.
     "agent": {
         "allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": [],
     },
-    "emulate": {"allow_extra_args": True},  # a command of the user's
+    "emulate": {"allow_extra_args": True},  # arguments of a command to run
 }  # fmt: skip
 _HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def _command(name: str) -> Any:
-    """A function, or an application with commands of its own; importing all of them would take
-    longer than many a query.
+    """The function of a command, or its application of subcommands. Importing all commands would
+    take longer than many queries.
     """
     module, _, command = _COMMANDS[name][0].partition(":")
     return getattr(import_module(module), command)
 
 
 def _application(names: Sequence[str], *, loads: bool) -> typer.Typer:
-    """The application with these commands; those that only a list of them needs are not loaded."""
+    """The application with these commands; ``loads`` False: names and short help only."""
     app = typer.Typer(
         name="slackwater",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=True,
-        rich_markup_mode=None,  # plain help: brackets stay, and flags have no type
+        rich_markup_mode=None,  # plain help: brackets are kept, and flags show no type
         context_settings=_HELP_OPTIONS,
         epilog=epilog("slackwater"),
         help="Event streams that arrive late, out of order and with disagreeing clocks: put in "
         "order, asked questions, and answered with certainty and completeness.",
     )
-    app.callback()(_nothing)  # with one command alone, its name is still to be given
+    app.callback()(_nothing)  # so that a single command still needs its name
     for name in names:
         found = _command(name) if loads else _nothing
         if isinstance(found, typer.Typer):
@@ -132,7 +132,7 @@ def _application(names: Sequence[str], *, loads: bool) -> typer.Typer:
 
 
 class _OneValue(TyperCommand):
-    """A command that refuses a repeated option of one value."""
+    """A command that refuses a repeated option that takes one value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
@@ -151,9 +151,9 @@ class _OneValue(TyperCommand):
 
 
 def _several_inputs(arguments: Sequence[str]) -> list[str]:
-    """``--input a.csv b.csv``, as a shell writes out ``*.csv``, with an option for each file."""
+    """Split ``--input a.csv b.csv``, as a shell expands ``*.csv``, into one option per file."""
     words: list[str] = []
-    follows = ""  # --input: its value; a value: further ones
+    follows = ""  # after --input: its value; after a value: further files
     for word in arguments:
         if word == "--input":
             follows = "value"
@@ -250,12 +250,12 @@ def agent(context: typer.Context) -> None:
 
 
 def _of(error: MemoryError) -> str:
-    """What NumPy and Arrow say of it; Python says nothing."""
+    """The text of NumPy's and Arrow's memory errors; Python's own have none."""
     return f": {error}" if str(error) else ""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
+    """Run one command; return the exit code (0 done, 1 failed, 2 wrong input of the user)."""
     first = arguments[0] if arguments else ""
     try:
         called = not _COMMANDS.keys().isdisjoint(arguments) or _COMPLETES in os.environ
@@ -269,7 +269,7 @@ def run(arguments: Sequence[str]) -> int:
         code = _INTERRUPTED
     except TyperException as error:
         said = error.format_message().rstrip(".")
-        if said.startswith("Usage:"):  # called without a word: its help
+        if said.startswith("Usage:"):  # called without arguments: print the help
             print_stderr(f"{said}\n")
             return int(error.exit_code)
         context = getattr(error, "ctx", None)
@@ -294,10 +294,10 @@ def run(arguments: Sequence[str]) -> int:
         print_stderr(f"slackwater: out of memory{_of(error)}; {_LESS_MEMORY}\n")
         return 1
     except BrokenPipeError:
-        return 1  # the reader of our output has gone; nothing more can be said to it
+        return 1  # the reader of standard output has gone
     except OSError as error:
         said, code = refused(error, first or "slackwater")
         print_stderr(f"slackwater: {said}\n")
-    if code == _INTERRUPTED:  # typer makes a number of it
+    if code == _INTERRUPTED:  # typer's exit code of Ctrl-C
         print_stderr("slackwater: interrupted\n")
     return int(code) if isinstance(code, int) else 0

@@ -54,7 +54,7 @@ from slackwater.engine.log.input.input_log import files_of
 from slackwater.engine.scenario import Claim
 
 _WIDTH: Final = 220
-"""Of the table when it is printed into a file or a pipe."""
+"""Width of the table in a file or a pipe."""
 Orders = Annotated[
     list[str] | None,
     typer.Option(
@@ -143,7 +143,7 @@ def compare_orders(
 
 
 def _checks(found: OrdersCompared) -> list[Claim]:
-    """What must hold of an input for one of the orders to suit it."""
+    """Claims about the input that hold if one of the orders suits it."""
     choice, excluded = found.choice, found.arrivals.excluded
     said = behind_excluded(excluded, "").strip() or "none is"
     claim_text = f"An order puts {100 * found.settings.complete:.6g} % of the events in their place"
@@ -152,7 +152,7 @@ def _checks(found: OrdersCompared) -> list[Claim]:
 
 
 def _print(found: OrdersCompared, *, swept: bool) -> None:
-    """What arrived, what is recommended, what the others cost, and the table."""
+    """Print facts about arrivals, the recommendation, the costs of the others, and the table."""
     console = plain_console(_WIDTH)
     for name, said in arrival_facts(found):
         console.print(f"[dim]{escape(name)}:[/] {escape(said)}", highlight=False)

@@ -1,7 +1,7 @@
-"""``slackwater doctor``: is this machine able to run slackwater, and if not, what to type.
+"""``slackwater doctor``: checks whether this machine can run slackwater, and names remedies.
 
-It runs on every installation, so libraries beyond the base load where they are there. Judging is
-pure (``check_*``: measured values in, verdict out); measuring is in ``checks``.
+It runs on every installation, so libraries beyond the base are imported only if installed. Judging
+is pure (``check_*``: from measured values to a verdict); ``checks`` measures.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ __all__ = ["Check", "Status", "checks", "java_home", "report"]
 PYTHON_MIN: Final = (3, 11)
 GIB: Final = 2**30
 MEMORY_GOOD: Final = 4 * GIB
-"""Spark's JVM, two Python workers and the simulator stay below this."""
+"""Spark's JVM, two Python workers and the simulator need less than this."""
 MEMORY_MIN: Final = 2 * GIB
 DISK_GOOD: Final = 5 * GIB
 DISK_MIN: Final = GIB
 SPARK_UI_PORTS: Final = range(4040, 4056)
 FSYNC_GOOD_NS: Final = 20_000_000
-"""The gateway acknowledges after an fsync: slower than this and acks are what agents wait for."""
+"""The gateway acks after an fsync: if it is slower than this, agents wait for it."""
 FSYNC_WRITES: Final = 20
 _REQUIREMENT: Final = re.compile(
     r"""(?P<name>[\w.-]+)(\[[^]]*])?(?P<versions>[^;]*)(; *extra *== *["'](?P<extra>[\w-]+)["'])?"""
 )
-"""A line of a wheel's requirements, without any other condition."""
+"""A line of a wheel's requirements without other conditions."""
 
 
 class Status(StrEnum):
@@ -57,13 +57,13 @@ class Status(StrEnum):
 
     PASS = "PASS"  # noqa: S105 - not a password
     WARN = "WARN"
-    """Works, but slower or only in part."""
+    """Works, but slower or only partly."""
     FAIL = "FAIL"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the doctor's report: what was looked at, what was seen, what to do about it."""
+    """One line of the doctor's report: name, verdict, finding, and remedy."""
 
     id: str
     status: Status
@@ -72,7 +72,7 @@ class Check:
 
 
 def check_python(version: tuple[int, int, int]) -> Check:
-    """Judges the running Python's ``version`` (major, minor, micro)."""
+    """Judge the running Python's ``version`` (major, minor, micro)."""
     text = ".".join(map(str, version))
     if version[:2] >= PYTHON_MIN:
         return Check("python", Status.PASS, text)
@@ -80,7 +80,7 @@ def check_python(version: tuple[int, int, int]) -> Check:
 
 
 def check_java(found: list[Java], install: str) -> Check:
-    """Judges the Javas ``found`` (``engine.hosts.java.find_java``); ``install`` is the remedy."""
+    """Judge the Javas ``found`` (``engine.hosts.java.find_java``); ``install``: the remedy."""
     try:
         java = choose_java(found, install)
     except UserError:
@@ -91,14 +91,14 @@ def check_java(found: list[Java], install: str) -> Check:
 
 
 def check_amount(name: str, free: int, least: int, good: int, remedy: str) -> Check:
-    """Judges ``free`` bytes of memory or disk against the ``least`` and the ``good`` amount."""
+    """Judge ``free`` bytes of memory or disk by the ``least`` and the ``good`` amount."""
     status = Status.FAIL if free < least else Status.WARN if free < good else Status.PASS
     value = f"{free / GIB:.1f} GiB free"
     return Check(name, status, value, "" if status is Status.PASS else remedy)
 
 
 def check_package(name: str, specifier: str, installed: str | None) -> Check:
-    """Judges one package: ``specifier`` as in pyproject (``>=2.2,<3``), ``installed`` version."""
+    """Judge one package: ``specifier`` as in pyproject (``>=2.2,<3``), ``installed`` version."""
     remedy = f'Type: pip install "{name}{specifier}"'
     if installed is None:
         return Check(f"package {name}", Status.FAIL, "not installed", remedy)
@@ -108,7 +108,9 @@ def check_package(name: str, specifier: str, installed: str | None) -> Check:
 
 
 def _fits(version: str, specifier: str) -> bool:
-    """Whether a version is wanted; without ``packaging``, which ``[engine]`` brings, any is."""
+    """Whether a version satisfies ``specifier``; True without ``packaging`` (extra
+    ``[engine]``).
+    """
     try:
         from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - a device has none
     except ModuleNotFoundError:
@@ -119,7 +121,7 @@ def _fits(version: str, specifier: str) -> bool:
 def check_extra(
     extra: str, packages: Sequence[str], use: str, installed: Callable[[str], str | None]
 ) -> Check:
-    """Judges an extra of the installation, which brings ``packages`` (as imported) for ``use``."""
+    """Judge an extra of the installation, which brings ``packages`` (import names) for ``use``."""
     versions = {name: installed(name) for name in packages}
     lacking = [name for name, version in versions.items() if version is None]
     if lacking:
@@ -130,7 +132,7 @@ def check_extra(
 
 
 def check_ports(can_listen: Callable[[int], bool]) -> list[Check]:
-    """Judges the loopback interface; ``can_listen(port)`` tries TCP on 127.0.0.1 (0 = any port)."""
+    """Judge the loopback interface; ``can_listen(port)`` tries TCP on 127.0.0.1 (0 = any port)."""
     if not can_listen(0):
         remedy = "Spark and its Python workers talk over 127.0.0.1: bring the interface lo up."
         return [Check("loopback", Status.FAIL, "cannot listen on 127.0.0.1", remedy)]
@@ -144,7 +146,7 @@ def check_ports(can_listen: Callable[[int], bool]) -> list[Check]:
 
 
 def check_cache(folder: Path | None, *, writable: bool) -> Check:
-    """Judges where compiled kernels are kept; None: Numba is missing, so nothing is compiled."""
+    """Judge the folder of compiled kernels; None: Numba is missing, so nothing is compiled."""
     if folder is None:
         return Check("kernel cache", Status.WARN, "Numba is not installed", "See extra engine.")
     if writable:
@@ -154,7 +156,7 @@ def check_cache(folder: Path | None, *, writable: bool) -> Check:
 
 
 def check_tokens(plain: Sequence[tuple[str, str]]) -> Check:
-    """Judges where a site's tokens cross a network in clear (``site_file.plain_tokens``)."""
+    """Judge where a site's tokens cross a network unencrypted (``site_file.plain_tokens``)."""
     if not plain:
         return Check("tokens", Status.PASS, "none crosses a network in clear")
     seen, remedies = zip(*plain, strict=True)
@@ -162,7 +164,7 @@ def check_tokens(plain: Sequence[tuple[str, str]]) -> Check:
 
 
 def check_fsync(waits_ns: Sequence[int]) -> Check:
-    """Judges how long the disk takes to make 4 KiB durable, from some writes' waits in ns."""
+    """Judge the time to make 4 KiB durable, from the waits of some writes [ns]."""
     middle, worst = median(waits_ns), max(waits_ns)
     value = f"median {middle / 1e6:.1f} ms, worst {worst / 1e6:.1f} ms"
     if middle <= FSYNC_GOOD_NS:
@@ -181,10 +183,10 @@ def required_packages(requires: Sequence[str], extras: Sequence[str]) -> dict[st
 
 
 def checks(folder: Path | None = None) -> list[Check]:
-    """Looks at this machine.
+    """Measure and judge this machine.
 
     Args:
-        folder: where output will be written (the current folder): its disk is measured.
+        folder: folder for output, whose disk is measured; None: the current folder.
     """
     where = folder or Path.cwd()
     cache = _cache_folder()
@@ -203,7 +205,7 @@ def checks(folder: Path | None = None) -> list[Check]:
 
 
 def report(found: list[Check], out: IO[str], *, as_json: bool = False) -> int:
-    """Writes the verdicts to ``out`` as a table or as JSON; gives the exit code, 1 on a FAIL."""
+    """Write the verdicts to ``out`` as a table or JSON; return the exit code, 1 on a FAIL."""
     if as_json:
         json.dump([asdict(check) for check in found], out, indent=2)
         out.write("\n")
@@ -269,7 +271,7 @@ def _cache_folder() -> Path | None:
 
 
 def _free_memory() -> int:
-    """Bytes that a new program can have: available memory, or what the container allows."""
+    """Bytes available to a new program: free memory, or the container's limit."""
     amounts = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():

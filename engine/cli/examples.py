@@ -76,5 +76,5 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
 
 
 def epilog(command: str) -> str:
-    """The examples of ``command`` as they stand below its help."""
+    """The examples of ``command`` as shown below its help."""
     return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in EXAMPLES[command])])

@@ -1,4 +1,6 @@
-"""``slackwater log``: between arrival logs and JSONL, CSV, row-wise Parquet; and what a log has."""
+"""``slackwater log``: conversion between arrival logs and JSONL, CSV, Parquet; facts about a
+log.
+"""
 
 from __future__ import annotations
 
@@ -274,7 +276,7 @@ def _format(out: Path | None, name: str | None) -> str:
 def _write_log(
     log: InputRead | LogReader | MergedLogs, out: Path, *, quiet: bool
 ) -> tuple[int, int]:
-    """Frames and records of the log, which takes its name only when it is complete."""
+    """Write an arrival log; it gets its name when it is complete. Return frames and records."""
     frames = records = 0
     with whole_folder(out) as unfinished:
         with (
@@ -299,7 +301,7 @@ def _print_bad(source: str, bad: int, dead_letter: Path | None) -> None:
 
 @contextmanager
 def _progress(verb: str, *, quiet: bool) -> Iterator[Callable[[Iterable[Frame]], Iterator[Frame]]]:
-    """Gives what counts the frames that go through it."""
+    """Yield a function that counts the frames of an iteration."""
     with watched(verb, quiet=quiet) as advanced:
 
         def count_rows(frames: Iterable[Frame]) -> Iterator[Frame]:

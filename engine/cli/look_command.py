@@ -1,4 +1,4 @@
-"""``slackwater look``: what is in a file, and the command to go on with."""
+"""``slackwater look``: describes a file and suggests a command."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _WINDOWS: Final = tuple(
 _WINDOWS_SHOWN: Final = 40
 _UNITS: Final = ("s", "ms")
 _FAR: Final = 1_000
-"""So many times as long as the rest takes is what some wrong times make of it."""
+"""Some wrong times make a span more than this factor longer than the span of the others."""
 _AVERAGES_MAX: Final = 4
 _CODE: Final = re.compile(
     r"(?i)(.*[a-z]_|.*(?=Id$|No$|Nr$))?(id|no|nr|number|code|index|table|port)"
 )
-"""Names of whole numbers that are no measures."""
+"""Names of whole numbers that are codes, not measurements."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DATES_FROM: Final = NS_PER["d"] * 365
-"""Times beyond are dates; those before may count from any start."""
+"""Later times are dates; earlier ones may count from any start [ns]."""
 
 
 @takes_options
@@ -79,9 +79,9 @@ def look_at(
 
 
 def going_on(sources: Sequence[str], found: Look, unit: str | None = None, *more: str) -> str:
-    """A command that answers a first question of what was looked at.
+    """A command that answers a first question about the file.
 
-    ``unit``: of times that were read as ns; ``more``: its last words.
+    ``unit``: of times that were read as ns; ``more``: last arguments.
     """
     form = found.form if unit is None else replace(found.form, unit=unit)
     inputs = [word for source in sources for word in ("--input", source)]
@@ -91,8 +91,8 @@ def going_on(sources: Sequence[str], found: Look, unit: str | None = None, *more
 
 
 def alternatives(sources: Sequence[str], found: Look) -> list[tuple[str, str]]:
-    """What only the user knows, and the command that is right if it is so: in which unit numbers
-    are that are no dates, and how the clocks of several sources differ.
+    """What only the user knows, and the command for that case: the unit of numbers that are no
+    dates, and different clocks of several sources.
     """
     if found.summary is None:
         return []
@@ -114,7 +114,9 @@ def alternatives(sources: Sequence[str], found: Look) -> list[tuple[str, str]]:
             commands.append(("some clock may be wrong", shlex.join(words)))
         return commands
     exact = going_on(sources, found, None, "--clock", "exact")
-    name = next(each for each in names if each != r.DEFAULT_SOURCE)  # of which files may be clocks
+    name = next(
+        each for each in names if each != r.DEFAULT_SOURCE
+    )  # whose files may have their own clocks
     off = going_on(sources, found, None, "--clock", f"{name}=-3.2s±0.1s")
     return [
         *commands,
@@ -124,8 +126,8 @@ def alternatives(sources: Sequence[str], found: Look) -> list[tuple[str, str]]:
 
 
 def _question(found: Look, scale: int) -> str:
-    """Averages of what is measured, and counts, for each source, of times that are ``scale`` times
-    as long as found. Where lines are bad, a column need not have numbers alone.
+    """A query for averages of measurements, or counts, per source; times are ``scale`` times as
+    long as read. If lines are bad, a column may not be numeric.
     """
     numbers = [
         each for each in found.columns
@@ -134,7 +136,7 @@ def _question(found: Look, scale: int) -> str:
         and not (each.type == "int" and _is_code(each.name.rpartition(".")[2]))
     ]  # fmt: skip
     numbers = [each for each in numbers if each.distinct > 1] or numbers
-    numbers.sort(key=lambda each: each.type == "int")  # which may be a code or a count
+    numbers.sort(key=lambda each: each.type == "int")  # whole numbers may be codes or counts
     kept = found.form.attrs
     named = [_name(each) for each in numbers if kept is None or each.name in kept]
     group = " GROUP BY source" if len(_sources(found.summary)) > 1 else ""
@@ -144,18 +146,18 @@ def _question(found: Look, scale: int) -> str:
 
 
 def _is_code(name: str) -> bool:
-    """Whether whole numbers called so name or count events."""
+    """Whether whole numbers of this name are codes, or count events."""
     return _CODE.fullmatch(name) is not None or is_called(name, r.SEQ)
 
 
 def _name(column: Column) -> str:
-    """An attribute as a query writes it."""
+    """An attribute's name as written in a query."""
     name = column.attribute
     if _PLAIN.fullmatch(name):
         try:
             read_statements([f"SELECT avg({name}) WINDOW TUMBLING 1 s"], "ns")
         except UserError:
-            pass  # a word of the language
+            pass  # a keyword of the language
         else:
             return name
     return json.dumps(name, ensure_ascii=False)
@@ -168,14 +170,14 @@ def _window(summary: LogSummary | None, scale: int) -> str:
     if summary is not None:
         span = 2 * summary.half_ns if _has_far_times(summary) else span
         each = summary.records // max(len(_sources(summary)), 1)
-        window_count = min(window_count, max(each, 1))  # windows are to hold some events
+        window_count = min(window_count, max(each, 1))  # a window should have some events
     return next(
         (text for text, ns in _WINDOWS if ns * window_count >= span * scale), _WINDOWS[-1][0]
     )
 
 
 def _has_far_times(summary: LogSummary) -> bool:
-    """Whether few times lie so far from the others that they are most likely wrong."""
+    """Whether a few times are so far from the others that they are most likely wrong."""
     first, last = _span(summary)
     half = summary.half_ns
     return first is not None and last is not None and 0 < _FAR * half < last - first
@@ -241,7 +243,9 @@ def _table(columns: Sequence[Column], summary: LogSummary | None) -> Table:
 
 
 def _nulls(column: Column, summary: LogSummary | None) -> str:
-    """How many events have no value of the column, empty or a word as N/A."""
+    """Text with the number of events without a value of the column (empty, or a word such as
+    N/A).
+    """
     if summary is None:
         return ""
     nulls = summary.kinds["event"] - summary.values[column.attribute]

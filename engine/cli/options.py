@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from slackwater.engine.log.input.lines import STDIN
 from slackwater.engine.log.input.numbering import BITS
 from slackwater.engine.log.record.times import DEFAULT_UNIT
 
-# Groups of options: a command takes one object for each group.
+# Groups of options: a command has one parameter for each group.
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives ``command`` the options of its groups.
+    """Decorator that gives ``command`` the options of its groups.
 
-    A parameter whose type is a dataclass is a group: its fields are options, described by
-    ``typer.Option`` or ``CommandOption``, or groups themselves.
+    A parameter whose type is a dataclass is a group. Its fields are options, described by
+    ``typer.Option`` or ``CommandOption``, or groups.
     """
     hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
@@ -74,7 +74,7 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
 
 
 def _option(name: str, hint: Any, default: object) -> inspect.Parameter:
-    """As typer understands it."""
+    """A field of a group as a parameter for typer."""
     kind, about = hint.__origin__, hint.__metadata__[0]
     if isinstance(about, CommandOption):
         about = typer.Option(f"--{name.replace('_', '-')}", metavar=about.metavar, help=about.help)
@@ -86,7 +86,7 @@ def _option(name: str, hint: Any, default: object) -> inspect.Parameter:
 
 
 def _made(group: Any, arguments: dict[str, Any]) -> Any:
-    """The group's object, of the options that it takes out of ``arguments``."""
+    """Make the group's object from options, which are removed from ``arguments``."""
     hints = get_type_hints(group)
     values = {}
     for each in fields(group):
@@ -115,7 +115,7 @@ Summary = Annotated[
 
 
 def refuse_options(options: Mapping[str, object], why: str) -> None:
-    """Refuses options that do not fit the others.
+    """Refuse options that do not fit the others.
 
     Raises:
         UserError: one of them was given.
@@ -125,7 +125,7 @@ def refuse_options(options: Mapping[str, object], why: str) -> None:
             raise UserError(f"{name} {why}")
 
 
-# Where a command's chains run: in this process, or on Spark where that is asked for.
+# Where a command's chains run: in this process, or on Spark if requested.
 
 
 HERE: Final = "in process"
@@ -134,7 +134,7 @@ LOCAL: Final = "local[*]"
 
 @dataclass(frozen=True)
 class HostOptions:
-    """Where a pass runs."""
+    """Options about where a pass runs."""
 
     spark: Annotated[
         bool, typer.Option("--spark", help="On Spark, on all cores of this machine.")
@@ -147,10 +147,10 @@ class HostOptions:
     ] = False
 
     def host(self) -> Host:
-        """In process unless Spark is asked for.
+        """The host: in process unless Spark is requested.
 
         Raises:
-            UserError: both are asked for, or Spark is and is not here.
+            UserError: both are requested, or Spark is and is not installed.
         """
         if self.in_process and (self.spark or self.master is not None):
             other = "--spark" if self.spark else "--master"
@@ -162,15 +162,15 @@ class HostOptions:
 
 
 def spoken_host(host: Host) -> str:
-    """The host in the words of a summary."""
+    """The host as named in a summary."""
     return HERE if host.master is None else f"on Spark {host.master}"
 
 
-# How an input is read.
+# Options for reading an input.
 
 
 _BAD_SUFFIX: Final = ".bad.jsonl"
-"""Of the file for skipped lines, where none is named."""
+"""Suffix of the file for skipped lines if none is named."""
 
 
 _FORMAT_HELP: Final = f"Of the input: {' '.join(FORMATS)}; default: seen from its content."
@@ -178,7 +178,7 @@ _FORMAT_HELP: Final = f"Of the input: {' '.join(FORMATS)}; default: seen from it
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How an input that is no arrival log is written."""
+    """Format of an input that is no arrival log."""
 
     time_unit: Annotated[
         str | None,
@@ -264,14 +264,14 @@ class InputOptions:
 
     @property
     def unit(self) -> str:
-        """Of times of results, and of durations without one."""
+        """Unit of times in results, and of durations without one."""
         return self.time_unit or DEFAULT_UNIT
 
     def form(self) -> InputForm:
-        """For the reader of inputs. Without ``--time-unit`` it may refuse the default.
+        """The options as ``InputForm``. Without ``--time-unit`` the reader may refuse the default.
 
         Raises:
-            UserError: an option is at fault.
+            UserError: an option is invalid.
         """
         return InputForm(
             self.time_unit,
@@ -294,7 +294,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class ExportedInputOptions(InputOptions):
-    """The same for commands that have ``--format`` for their output."""
+    """``InputOptions`` for commands whose ``--format`` is that of the output."""
 
     file_format: Annotated[
         str | None, typer.Option("--input-format", metavar="FORMAT", help=_FORMAT_HELP)
@@ -305,12 +305,12 @@ class ExportedInputOptions(InputOptions):
 def ending_with_a_command(
     sources: Sequence[str], form: InputForm, *, may_skip: bool = False
 ) -> Iterator[None]:
-    """A refusal within ends with the command that reads the input, where looking at it finds one.
+    """Append a command that reads the input to a refusal, if inspection of the input finds one.
 
     Args:
         sources: of the input.
-        form: as the user says it.
-        may_skip: the command has ``--on-bad``.
+        form: its format according to the options.
+        may_skip: whether the command has ``--on-bad``.
 
     Raises:
         UserError: the refusal.
@@ -334,7 +334,7 @@ def ending_with_a_command(
 
 @dataclass(frozen=True)
 class BadLineOptions:
-    """What happens to lines that cannot be read."""
+    """Options about lines that cannot be read."""
 
     on_bad: Annotated[
         str,
@@ -350,7 +350,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def parse_seq_bits(words: Iterable[str]) -> dict[str, int]:
-    """``8``, ``STREAM=8`` or ``SOURCE/STREAM=8`` words as bits by stream.
+    """Parse ``8``, ``STREAM=8`` or ``SOURCE/STREAM=8`` as bits by stream.
 
     Raises:
         UserError: other bits, or a stream given twice.
@@ -365,17 +365,17 @@ def parse_seq_bits(words: Iterable[str]) -> dict[str, int]:
 
 
 def bad_file(beside: Path) -> Path:
-    """A file for skipped lines where none is named: one that is not there yet.
+    """Return a new file name for skipped lines.
 
     Args:
-        beside: file or folder of the output, after which it is named.
+        beside: file or folder of the output, from which the name is derived.
     """
     names = itertools.chain([""], (f".{number}" for number in itertools.count(2)))
     paths = (beside.with_name(f"{beside.name}{number}{_BAD_SUFFIX}") for number in names)
     return next(path for path in paths if not os.path.lexists(path))
 
 
-# ``--report DIR`` and ``--against DIR``: a page of what a pass did, and of what changed.
+# ``--report DIR`` and ``--against DIR``: a report of a pass, and a comparison with another.
 
 
 Against = Annotated[
@@ -388,7 +388,7 @@ Against = Annotated[
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Where the page of a pass goes, and what it is compared with."""
+    """Folder of the report, and of the report to compare with."""
 
     report: Annotated[
         Path | None,
@@ -399,11 +399,11 @@ class ReportOptions:
     against: Against = None
 
     def check(self) -> None:
-        """Refuses before the work what would fail at the end.
+        """Check early for errors that would otherwise occur at the end.
 
         Raises:
-            UserError: ``--against`` without ``--report``, no report there, or a folder of others.
-            MissingExtra: the extra [report] is not installed.
+            UserError: ``--against`` without ``--report``, no report there, or a folder with other
+            files. MissingExtra: the extra [report] is not installed.
         """
         if self.report is None:
             if self.against is not None:
@@ -419,10 +419,10 @@ class ReportOptions:
 
 
 def check_against(against: Path | None, now: Path) -> None:
-    """There is an earlier report, and not in the folder that is written.
+    """Check that ``against`` has a report and is not the folder to be written.
 
     Raises:
-        UserError: it is not so.
+        UserError: one of the two does not hold.
     """
     if against is None:
         return
@@ -434,7 +434,7 @@ def check_against(against: Path | None, now: Path) -> None:
 
 
 def print_against(against: Path | None, now: Path) -> None:
-    """Writes the comparison beside the report in ``now``, and its summary on standard error."""
+    """Write the comparison next to the report in ``now``, and its summary to standard error."""
     if against is None:
         return
     from slackwater.engine.apps.report.against import HTML, write_against  # noqa: PLC0415 - as above
@@ -448,7 +448,7 @@ _PASSWORD: Final = re.compile(r"(?<=://)([^\s/:@]*):[^\s/@]*@")
 
 
 def typed() -> str:
-    """The command as it was typed, to be repeated; passwords in addresses are not shown."""
+    """The command line for repetition, without passwords in addresses."""
     words = [_PASSWORD.sub(rf"\1:{HIDDEN}@", word) for word in sys.argv[1:]]
     return shlex.join(["slackwater", *words])
 
@@ -457,13 +457,13 @@ def typed() -> str:
 
 
 def read_share(option: str, text: str, example: str) -> float:
-    """A share above 0 and at most 1; ``example``: of how to write it.
+    """Parse a share above 0 and at most 1; ``example``: for messages.
 
     >>> read_share("--uncertain", "5 %", "0.05"), read_share("--uncertain", "0.05", "0.05")
     (0.05, 0.05)
 
     Raises:
-        UserError: it is none.
+        UserError: the text is no such share.
     """
     number, percent, rest = text.strip().partition("%")
     try:

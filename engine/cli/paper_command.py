@@ -93,10 +93,10 @@ def _check_scale(scale: float) -> None:
 
 
 def _all(out: Path, seed: int, scale: float, *, quiet: bool) -> None:
-    """Every paper, each with its page in a folder of ``out``, and the page of all claims.
+    """Reproduce every paper, each in a folder of ``out``, and write the page of all claims.
 
     Raises:
-        UserError: one of the folders has files of somebody else.
+        UserError: one of the folders has other files.
     """
     _check_scale(scale)
     names = known_papers()
@@ -120,10 +120,10 @@ def known_papers() -> list[str]:
 
 
 def load(name: str) -> Paper:
-    """The paper of that name.
+    """Load the paper ``name``.
 
     Raises:
-        UserError: there is none; names the ones there are.
+        UserError: there is none; names the known ones.
     """
     if name not in known_papers():
         raise UserError(f"no paper {name!r}; there are {', '.join(known_papers())}")
@@ -132,10 +132,10 @@ def load(name: str) -> Paper:
 
 
 def _chosen(name: str, paper: Paper, entry: str, *, every: bool) -> list[str]:
-    """Names of the reproductions to make.
+    """Names of the reproductions to run.
 
     Raises:
-        UserError: an unknown one, or one together with --all.
+        UserError: an unknown name, or a name together with --all.
     """
     if entry and entry not in paper.reproductions:
         known = ", ".join((*paper.parts, *paper.reproductions))
@@ -165,7 +165,7 @@ def _reproduced(
 
 
 def _list(found: Mapping[str, Paper]) -> None:
-    """Every table and figure by the name that makes it; those of a part below its name."""
+    """Print every table and figure by its name, grouped by part."""
     for name, paper in found.items():
         sys.stdout.write(f"{name}: {paper.title} ({paper.citation})\n")
         if paper.parts:
@@ -178,7 +178,7 @@ def _list(found: Mapping[str, Paper]) -> None:
 
 
 def _print(found: Reproduced, *, with_tables: bool) -> None:
-    """Verdicts first, then the tables; figures are on the page only."""
+    """Print verdicts, then tables; figures are only on the page."""
     console = plain_console()
     console.print(f"[bold]{escape(found.headline)}[/]", highlight=False)
     for line in (found.paper.summary(found.findings), found.made):

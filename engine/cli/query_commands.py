@@ -161,7 +161,7 @@ SinkOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class PassOptions:
-    """What ``query`` and ``order`` share: from an input to files and a page."""
+    """Options that ``query`` and ``order`` share."""
 
     out: Annotated[
         Path | None,
@@ -190,10 +190,10 @@ class PassOptions:
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False
 
     def check_files(self, sources: Sequence[str], plans: tuple[Plan, ...] = ()) -> None:
-        """Refuses before the work what would fail with the files at the end.
+        """Check early for file errors that would otherwise occur at the end.
 
         Raises:
-            UserError: a file of results is the input, a folder, or of a kind that cannot hold them.
+            UserError: a file of results is the input, a folder, or of an unsuitable kind.
         """
         out, late = self.out, self.late
         for file in (out, late):
@@ -206,10 +206,10 @@ class PassOptions:
             raise UserError(f"{out}: {kinds} have different columns; write .jsonl")
 
     def letters(self, sources: Sequence[str]) -> Path | None:
-        """Where skipped lines are kept: the user's file, or one beside the output.
+        """The file for skipped lines: the user's, or one next to the output; None: none is needed.
 
         Raises:
-            UserError: it is the output's.
+            UserError: it is the same as the output.
         """
         if self.bad.on_bad != "skip":
             return None
@@ -297,10 +297,10 @@ def _run(
     output: Callable[[Prepared, PartStore], Answers | StoredEvents],
     sending: Callable[[Answers | StoredEvents, Path], None] | None = None,
 ) -> None:
-    """One pass from an input to its files, its report and its warnings.
+    """Run one pass from an input to its files, report and warnings.
 
-    ``before``: called with the input, ahead of the pass. ``output``: what of the pass is written.
-    ``sending``: takes it elsewhere; gets a folder for the while, which may have it in a file.
+    ``before``: called with the input before the pass. ``output``: selects what of the pass is
+    written. ``sending``: sends it to a sink; gets a temporary folder, which may already have it.
     """
     files, form, letters = request.files, run.input.form(), run.letters(request.files)
     is_kept = run.work is not None or run.page.report is not None
@@ -358,7 +358,7 @@ def _run(
 
 
 def _sending(target: str, *, quiet: bool) -> Callable[[Answers | StoredEvents, Path], None]:
-    """What sends results to ``target``, which is read now, so that a mistake in it is found."""
+    """Return a function that sends results to ``target``, which is checked at once."""
     from slackwater.engine.sinks.program import read_target, send  # noqa: PLC0415 - not for all
 
     sink = read_target(target)
@@ -393,7 +393,7 @@ def _explain(plans: tuple[Plan, ...], how: QueryOptions, unit: str, out: Path | 
 def _plans(
     texts: list[str], time_unit: str, constraints: Path | None, tables: Tables
 ) -> tuple[tuple[Plan, ...], bool]:
-    """The statements' plans, and whether the plans are what is asked for."""
+    """The statements' plans, and whether EXPLAIN was requested."""
     known = read_definitions(constraints)
     whole = [expanded(_text(text), known) for text in texts]
     return read_statements(whole, time_unit, tables=tables)
@@ -419,7 +419,7 @@ def _check_out(out: Path | None, source: str) -> None:
 
 
 def _print_bad(prepared: Prepared, letters: Path | None, *, kept: bool) -> None:
-    """Says where the skipped lines are; a file that nobody asked for and that is empty goes."""
+    """Name the file of skipped lines; remove an empty one that the user did not name."""
     if letters is None:
         return
     if prepared.bad_count:

@@ -1,5 +1,5 @@
-"""``slackwater run`` with ``--sweep``, ``simulate``, ``new`` and ``check``: scenarios, of a file or
-ours, from log to report.
+"""``slackwater run`` with ``--sweep``, ``simulate``, ``new`` and ``check``: scenarios, from files
+or built in, from log to report.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ Set = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no table.")]
 _RESUME: Final = "the same command with --resume goes on"
 _WIDTH: Final = 160
-"""Of tables that are printed into a file or a pipe."""
+"""Width of tables in a file or a pipe."""
 
 
 def run(
@@ -162,10 +162,10 @@ def run(
 
 
 def _host(master: str | None, *, in_process: bool, quiet: bool) -> Host:
-    """Spark, unless it is not wanted, or not here and not asked for by a master.
+    """Spark, unless it is excluded, or missing and not requested by a master.
 
     Raises:
-        UserError: it is asked for and not here, or not wanted either.
+        UserError: it is requested and missing, or requested and excluded.
     """
     if in_process:
         if master is not None:
@@ -192,7 +192,7 @@ def simulate(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: exists already; choose a new folder")
     check_parents(out)
-    # The log's folder is the one that takes the name; the rest moves into it.
+    # The log's folder is renamed to ``out``; the other files are moved into it.
     with whole_folder(out) as unfinished, taking_name(log := unfinished / "log", out):
         manifest = simulated(scenario, options, unfinished, lambda what: watched(what, quiet=quiet))
         for path in sorted(unfinished.iterdir()):
@@ -206,7 +206,7 @@ def simulate(
 
 
 def _print(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Verdict first, then the scenario's tables, then where the report is."""
+    """Print verdicts, then the scenario's tables, then the place of the report."""
     console = plain_console(_WIDTH)
     for claim in score.claims:
         mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
@@ -286,7 +286,7 @@ def check(
         typer.echo(line)
 
 
-# ``slackwater run FILE.toml --sweep PATH=VALUES``: one scenario at many settings.
+# ``slackwater run FILE.toml --sweep PATH=VALUES``: one scenario with many settings.
 
 
 SEED: Final = "seed"
@@ -297,11 +297,11 @@ def run_sweep(
     name: str, texts: Sequence[str], settings: Sequence[str], seeds: int | None, out: Path | None,
     summaries: Sequence[Path], *, quiet: bool,
 ) -> None:  # fmt: skip
-    """Runs the scenario file ``name`` at every combination of the swept settings.
+    """Run the scenario file ``name`` with every combination of the swept settings.
 
     Raises:
         UserError: not a file, or an option is wrong.
-        typer.Exit: with 1, if the file's own setting does not keep its thresholds.
+        typer.Exit: with 1, if the file's own settings do not meet its thresholds.
     """
     if not name.endswith(FILE):
         raise UserError(f"--sweep needs a scenario file, such as my-shop{FILE}, not {name!r}")
@@ -346,7 +346,7 @@ def run_sweep(
 
 
 def _checked(axes: Sequence[Axis], first: Cell) -> list[Cell]:
-    """Cells in which each value of each axis is once."""
+    """Cells that contain each value of each axis once."""
     return [
         (*first[:number], value, *first[number + 1 :])
         for number, axis in enumerate(axes)
@@ -355,7 +355,7 @@ def _checked(axes: Sequence[Axis], first: Cell) -> list[Cell]:
 
 
 def _of_sweep(error: UserError, axes: Sequence[Axis]) -> UserError:
-    """The mistake of a value that ``--sweep``, not ``--set``, gave."""
+    """The error, attributed to ``--sweep`` if a swept value caused it."""
     message = str(error)
     about = re.match(r"--set ([^=:\s]+)", message)
     swept = about is not None and about[1] in {axis.path for axis in axes}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from slackwater.simulator.emulator.settings import Emulation
 
 
-# ``slackwater emulate``: the simulator's links on real packets, between network namespaces.
+# ``slackwater emulate``: the simulator's links with real packets, between network namespaces.
 
 
 def emulate_links(
@@ -64,7 +64,7 @@ def emulate_links(
 
 
 def _emulation_text(emulation: Emulation) -> str:
-    """Namespaces with their addresses, and the settings of links that are not as they would be."""
+    """Namespaces with their addresses, and settings of links that differ from the defaults."""
     lines = [
         f"{emulation.prefix}{name}  {address}" for name, address in emulation.addresses.items()
     ]
@@ -147,12 +147,12 @@ def serve_site(
 
 
 def _check(engine: Task, log: Path) -> None:
-    """What is asked against what the log and the answers already have."""
+    """Check the queries against the existing log and answers."""
     check_claim(Path(engine.answers), log, engine.questions.of_each())
     if not log.is_dir() or not log_files(log):
         return
     settings = engine.questions.chain_settings()
     names = set().union(*map(named_attributes, settings.plans))
-    if attribute_types(log, names):  # else there were no events yet
+    if attribute_types(log, names):  # otherwise there are no events yet
         check_plans(log, settings.plans)
         check_order(log, settings)

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: progress, tables, summaries, safe texts."""
+"""Output for people at a terminal: progress, tables, summaries, safe text."""
 
 from __future__ import annotations
 
@@ -32,29 +32,28 @@ from slackwater.engine.log.input.input_log import Copying
 from slackwater.engine.query.fields import attributes_of, own_attribute
 from slackwater.engine.query.plan import Plan
 
-# A console of rich on which texts out of data do nothing but stand there.
+# A rich console on which text from data has no effect on the terminal.
 
 
 class PlainConsole(Console):
-    """Its own colours and lines are rich's; every text it is given is made visible."""
+    """A console whose own styles are rich's; all text that it is given is made visible."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
 
     def say(self, text: str, *, wrapped: bool = True) -> None:
-        """Prints a line, in which nothing is markup; not ``wrapped``: to be copied."""
+        """Print a line without markup; ``wrapped`` False: for copying."""
         self.print(text, highlight=False, markup=False, soft_wrap=not wrapped)
 
 
 WIDTH: Final = 200
-"""Of what is printed into a file or a pipe, which have none: cells cut to 80 characters say
-nothing."""
+"""Width of output into a file or a pipe, which have none: cells cut at 80 columns are useless."""
 NO_BOX: Final[dict[str, Any]] = {"box": None, "padding": (0, 2, 0, 0)}
-"""A table without lines."""
+"""Style of a table without lines."""
 
 
 def plain_console(width: int = WIDTH) -> PlainConsole:
-    """Standard output; as wide as the terminal, or ``width``."""
+    """A console on standard output, as wide as the terminal, or ``width``."""
     return PlainConsole(width=None if sys.stdout.isatty() else width)
 
 
@@ -64,7 +63,7 @@ def table_of(
     right: Callable[[int], object] = lambda _place: False,
     **look: Any,
 ) -> Table:
-    """Cells as text, None as a dash; ``right``: whether the column at a place is of numbers."""
+    """A table with text cells, None as a dash; ``right``: whether a column is right-aligned."""
     table = Table(**look)
     for place, heading in enumerate(headings):
         justify: Literal["right", "left"] = "right" if right(place) else "left"
@@ -74,7 +73,7 @@ def table_of(
     return table
 
 
-# Progress on a terminal's standard error; silent anywhere else.
+# Progress on standard error if it is a terminal; otherwise silent.
 
 
 COMPILING: Final = (
@@ -84,7 +83,7 @@ COMPILING: Final = (
 
 
 def print_compiling(*, quiet: bool) -> None:
-    """The first pass after an installation takes longer; a user who waits should know."""
+    """Announce compilation, so that a user knows why the first pass takes longer."""
     if not quiet and not when_compiling:
         when_compiling.append(_say)
 
@@ -96,7 +95,7 @@ def _say() -> None:
 
 @contextmanager
 def if_interrupted(hint: str) -> Iterator[None]:
-    """Ctrl-C within prints ``hint``: how to go on.
+    """Print ``hint`` (how to continue) if Ctrl-C interrupts the context.
 
     Raises:
         Interrupted: instead of KeyboardInterrupt.
@@ -111,13 +110,13 @@ def if_interrupted(hint: str) -> Iterator[None]:
 def watched(
     verb: str, *, quiet: bool, unit: str = "records", total: int | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Shows ``verb``, the number of records and the time; gives the function to count with.
+    """Show ``verb``, the number of records and the time; yield the function to count with.
 
     Args:
         verb: what is done.
-        quiet: shows nothing.
+        quiet: show nothing.
         unit: what is counted.
-        total: how many there will be; None: nobody knows.
+        total: the expected number; None: unknown.
     """
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
@@ -141,23 +140,23 @@ def watched(
 
 
 def copying(*, quiet: bool) -> Copying:
-    """Shows how many files of an input that lies elsewhere have been copied; for ``files_of``."""
+    """Progress of copying remote input files, for ``files_of``."""
     return lambda files: watched("copying", quiet=quiet, unit="files", total=files)
 
 
-# Where answers and events go: a file, a pipe, or a person's eyes.
+# Destinations of answers and events: a file, a pipe, or a terminal.
 
 
 def write_output(
     out: Path | None, output: Answers | StoredEvents, terminal_rows: Path, times: TableTimes
 ) -> int:
-    """Writes ``output`` and gives its number.
+    """Write ``output``; return the number of results.
 
     Args:
         out: the file; None: standard output.
-        output: of a pass that is done.
-        terminal_rows: a file for the while that a person is shown it.
-        times: as a person is shown them.
+        output: results of a finished pass.
+        terminal_rows: a temporary file for output to a terminal.
+        times: how a table shows times.
     """
     return _show(output, terminal_rows, times) if out is None else write(output, out)
 
@@ -172,7 +171,7 @@ def _show(output: Answers | StoredEvents, terminal_rows: Path, times: TableTimes
     return count
 
 
-# Results as a table, for a person at a terminal; a pipe or a file gets all of them as JSON.
+# Results as a table on a terminal; a pipe or a file gets all of them as JSON.
 
 
 ROWS_SHOWN: Final = 50
@@ -181,21 +180,21 @@ _SPREAD: Final = ("low", "middle", "high")
 _INSTANTS: Final = frozenset({"start", "end", "ts", "te", "ref", "at", "known_at"})
 _OF_ARRIVAL: Final = frozenset({"at", "known_at", "arrival", "release"})
 _ALIKE: Final = frozenset({"query", "site", "op"})
-"""Left out where all rows have the same."""
+"""Columns that are omitted if all rows have the same value."""
 _P_MOST: Final = 0.999
 _OF_ROW: Final = ("query", "site", "op", "at", "value", "certainty", "clock_status", "doubtful")
-"""Of a row of a SELECT without WINDOW, behind its event."""
+"""Columns of a row of a SELECT without WINDOW, after its event."""
 
 
 @dataclass(frozen=True)
 class TableTimes:
-    """How a table shows times, which its lines have in ns.
+    """How a table shows times, which are in ns in the lines.
 
     Attributes:
-        unit: of numbers.
-        zone: of dates, as ``Europe/Berlin``.
-        labels: of queries, by name, the values that are times or spans of time.
-        arrives: whether arrivals are instants; else line numbers replace them.
+        unit: unit of numbers.
+        zone: time zone of dates, for example ``Europe/Berlin``.
+        labels: per query, names of values that are times or durations.
+        arrives: whether arrivals are instants; otherwise they are line numbers.
     """
 
     unit: str = "ns"
@@ -209,12 +208,12 @@ class _Instant(int):
 
 
 class _Span(int):
-    """A time or a span of time [ns]."""
+    """A time or a duration [ns]."""
 
 
 @dataclass(frozen=True)
 class ShownRows:
-    """The first results as people read them: texts by column, and how many more there are."""
+    """The first results as text for people, by column; ``more``: number of further results."""
 
     names: list[str]
     rows: list[list[str]]
@@ -223,11 +222,11 @@ class ShownRows:
 
     @property
     def rest(self) -> str:
-        """What is said below the table."""
+        """Text below the table."""
         return f"... and {self.more:,} more" if self.more else ""
 
     def html(self) -> str:
-        """As a table of a notebook."""
+        """The rows as an HTML table, for a notebook."""
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self.names)
         body = "".join(
             f"<tr>{''.join(f'<td>{_cell_html(cell)}</td>' for cell in row)}</tr>"
@@ -246,7 +245,7 @@ def _cell_html(cell: str) -> str:
 def show_results(
     lines: Path, console: Console | None = None, times: TableTimes | None = None
 ) -> None:
-    """Prints the first results of a JSONL file as a table, and how many more there are."""
+    """Print the first results of a JSONL file as a table, and the number of others."""
     output = shown_rows(lines, times or TableTimes())
     console = console or PlainConsole()
     table = table_of(output.names, output.rows, output.numbers.__getitem__)
@@ -256,7 +255,7 @@ def show_results(
 
 
 def shown_rows(lines: Path, times: TableTimes, most: int = ROWS_SHOWN) -> ShownRows:
-    """The first results of a JSONL file, whose times are in ns."""
+    """The first results of a JSONL file with times in ns."""
     with lines.open(encoding="utf-8") as file:
         records = [json.loads(line) for line in islice(file, most)]
         more = sum(1 for _ in file)
@@ -278,7 +277,7 @@ def shown_rows(lines: Path, times: TableTimes, most: int = ROWS_SHOWN) -> ShownR
 
 
 def _columns(record: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any]:
-    """One row: objects by their names with dots, a match's events in one cell, times marked."""
+    """One row: nested objects by dotted names, a match's events in one cell, times marked."""
     row: dict[str, Any] = {}
     if "uncertainty_ns" in (record.get("events") or [()])[0]:
         row, record = _row(record), {name: record[name] for name in _OF_ROW if name in record}
@@ -286,7 +285,7 @@ def _columns(record: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any
         if name in ("events", "so_far"):
             row[name] = [_event(event) for event in value]
         elif name in _SPREAD and value == record.get("value"):
-            continue  # without DRIFT, or where it changed nothing
+            continue  # no DRIFT, or DRIFT without effect
         elif name == "bounds":
             row |= _bounds(value or {}, spans)
         elif name in ("certain", "ambiguous") and not record.get("ambiguous"):
@@ -304,7 +303,7 @@ def _columns(record: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any
 
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The event of a SELECT without WINDOW: when it began and, if it lasts, ended, corrected."""
+    """The event of a SELECT without WINDOW: corrected begin and, for an interval, end."""
     (event,) = record["events"]
     begins, lasts = event["ref"], event["te"] - event["ts"]
     times = [_Instant(begins), _Instant(begins + lasts)]
@@ -318,7 +317,7 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(bounds: Mapping[str, Any], spans: Collection[str]) -> dict[str, Any]:
-    """The least and the largest value of each aggregate where they differ."""
+    """The least and the largest value of each aggregate, if they differ."""
     return {
         f"{name} from .. to": [_marked(name, end, (), spans) for end in ends]
         for name, ends in bounds.items()
@@ -333,7 +332,7 @@ def _marked(name: str, value: Any, instants: Collection[str], spans: Collection[
 
 
 def _event(event: Mapping[str, Any]) -> list[Any]:
-    """Type with source and number, attributes, when it began and, if it lasts, ended, corrected."""
+    """Type with source and number, attributes, corrected begin and, for an interval, end."""
     number = "" if event.get("seq") is None else f"#{event['seq']}"
     who = f"{event.get('type') or 'event'} {event.get('source') or ''}{number}".rstrip()
     ts, te = event.get("ts"), event.get("te")
@@ -389,14 +388,14 @@ def _text(name: str, value: Any, times: TableTimes, digits: int) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-# What a pass over an input met, on standard error: counts, slips of the pen.
+# Findings of a pass over an input, on standard error: counts and likely mistakes.
 
 
 _SOURCES_SHOWN: Final = 3
 
 
 def print_summary(counters: dict[str, Any], host: Host) -> None:
-    """One line per thing worth knowing, on standard error."""
+    """Print the notable counters, one line each, to standard error."""
     lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
 
     def total(*names: str) -> int:
@@ -431,7 +430,7 @@ def print_summary(counters: dict[str, Any], host: Host) -> None:
 
 
 def _sources_that_miss(lanes: Sequence[dict[str, Any]]) -> str:
-    """Whose events are missing, and how many where several sources miss some."""
+    """Sources with missing events, and their numbers if there are several."""
     of = Counter[str]()
     for lane in lanes:
         of[lane["source"]] += lane.get("missing_total", 0) - lane.get("missing_filled", 0)
@@ -446,10 +445,10 @@ def _sources_that_miss(lanes: Sequence[dict[str, Any]]) -> str:
 def print_unseen_types(
     log: Path | Log, plans: tuple[Plan, ...], *, quiet: bool, ends: bool = False
 ) -> None:
-    """A type that no event has is most likely a slip of the pen. Printed before the work.
+    """Warn before the pass about types that no event has, which are most likely typing errors.
 
     Raises:
-        UserError: the log ``ends``, and a stream or type that it lacks is needed.
+        UserError: the log ``ends``, and lacks a stream or type that a query needs.
     """
     lines = check_names(log, plans) if ends else unseen_types(log, plans)
     for line in () if quiet else lines:
@@ -457,8 +456,8 @@ def print_unseen_types(
 
 
 def print_unused(plans: Sequence[Plan], counters: dict[str, Any], nulls: Mapping[str, int]) -> None:
-    """A stream of a query that nothing came of is most likely a slip of the pen; a number that a
-    query names is null in so many rows, which may have words.
+    """Warn about streams that contributed nothing, most likely typing errors, and about nulls in
+    attributes that queries use.
     """
     for line in of_streams(plans, counters):
         print_stderr(f"{line}\n")
@@ -472,11 +471,11 @@ _OF_SIZE: Final = (
     "buffered", "buffered_max", "stack_moves", "looked_at", "spilled", "chunks", "chunk_loads",
     "put_off", "turns", "results_read", "results_kept", "results_corrected", "kept_by_limit",
 )  # fmt: skip
-"""Counters of work and memory, not of anything that went wrong."""
+"""Counters of work and memory, which indicate no problem."""
 
 
 def _refusals(counters: dict[str, Any]) -> Counter[str]:
-    """What the queries' operators could not use, over all sites, and tables have not."""
+    """What the queries' operators could not use, over all sites, and failed table look-ups."""
     found: Counter[str] = Counter()
     for site in counters["sites"].values():
         for alias, missed in site.get("lookup_missed", {}).items():

@@ -1,5 +1,6 @@
-"""``slackwater validate``: are these clocks and this network good enough for these queries?
-``slackwater clocks``: whose clock is off, by how much, and how to say so.
+"""``slackwater validate``: whether clocks and network are good enough for given queries.
+
+``slackwater clocks``: which clock is wrong, by how much, and the option that corrects it.
 """
 
 from __future__ import annotations
@@ -92,10 +93,10 @@ from slackwater.engine.server.site_file import read_site
 
 
 def check_scenario(file: Path) -> None:
-    """Checks before anything is measured that a new scenario file can be written.
+    """Check before the measurement that a new scenario file can be written.
 
     Raises:
-        UserError: there is one already, which somebody may have changed; or no folder for it.
+        UserError: the file exists (and may have been edited), or its folder does not.
     """
     if file.exists():
         raise UserError(f"--scenario {file}: exists already; choose another name, or remove it")
@@ -106,10 +107,10 @@ def check_scenario(file: Path) -> None:
 
 
 def read_recorded(recording: Path, scenario: Path | None) -> RecordedSources:
-    """The recording, as the scenario file ``scenario`` is to name it.
+    """Read the recording under the name that the file ``scenario`` will use.
 
     Raises:
-        UserError: it cannot be read as it is.
+        UserError: it cannot be read.
     """
     need("sim")
     from slackwater.scenarios.from_file.recordings import read_recording  # noqa: PLC0415 - needs the extra
@@ -140,16 +141,16 @@ def write_scenario(
     recorded: RecordedSources | None,
     site: Path | None,
 ) -> None:
-    """Writes ``file``, whole or not at all; ``site``: settings of the gateway.
+    """Write ``file``, completely or not at all; ``site``: settings of the gateway.
 
     Raises:
-        UserError: a query or the site's file is at fault, or nothing can be written beside its log.
+        UserError: a query or the site's file is invalid, or the log's folder is not writable.
     """
     rhythm = None
     if site is not None:
         settings = read_site(site, "none")
         gateway = settings.gateway
-        # A site's log is where its gateway is: elsewhere nothing is known of that machine.
+        # The log is on the gateway's machine: elsewhere nothing is known about that machine.
         here = questions.queries and settings.log.is_dir()
         after = answering_time_ns(settings.log.parent, questions) if here else None
         rhythm = Rhythm(gateway.tick_every_ns, gateway.frame_every_ns, gateway.frame_rows, after)
@@ -163,7 +164,7 @@ _NOT_FIT: Final = 1
 _COLOURS: Final = {"fit": "green", "fit with care": "yellow", "not fit": "red"}
 _DURATION: Final = "30s"
 _STEP_S: Final = 0.25
-"""Between trains of questions to the gateway."""
+"""Time between trains of questions to the gateway."""
 
 
 Config = Annotated[
@@ -374,7 +375,7 @@ def _measured(
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A bar on a terminal's standard error; nothing anywhere else."""
+    """A progress bar on standard error if it is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _what, _share: None
         return

@@ -1,8 +1,8 @@
-"""``slackwater warm`` compiles ahead what most commands use, so that these answer at once.
+"""``slackwater warm`` compiles in advance what most commands use, so that these answer at once.
 
 Its two halves run small commands: each order, windows and patterns over events with late ones, lost
-ones and uncertain clocks, a scenario. Each kernel that is ready is a line on standard output.
-Kernels that nobody has used for 30 days are removed.
+ones and uncertain clocks, and a scenario. Each finished kernel prints a line. Kernels that were not
+used for 30 days are removed.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ COMMANDS: Final = {
         ("query", _PATTERN, "--order", "none", "--barrier", "bounded:5"),
     ),
 }
-"""Two halves, which two cores can compile side by side."""
+"""Two halves, which are compiled in parallel on two cores."""
 TASTE: Final = (
     ("order", "--order", "sequence:timeout=fixed:10"),
     ("query", "EVENT SEQ(A a, B b, C c) WITHIN 30"),
 )
-"""The README's, over events alone: columns that frames leave out are other arrays to a kernel."""
+"""The README's query, on events only: frames without some columns have other array types."""
 
 
 SCENARIOS: Final = (
@@ -57,13 +57,13 @@ SCENARIOS: Final = (
     ("run", "soccer", "--in-process", "--set", "duration=200ms"),
 )
 KERNELS: Final = 77
-"""As many are ready when all is done, with the extra sim; those of both halves count twice."""
+"""Number of kernels, with the extra sim; those of both halves count twice."""
 
 
 def records() -> Iterator[dict[str, Any]]:
-    """A trace of two sources: late events, a lost one, a clock that is known to within 4 ns.
+    """A trace of two sources: late events, a lost one, and a clock known to within 4 ns.
 
-    More than pass before kernels are loaded (``engine.hosts.pipeline``).
+    It is longer than what passes before kernels are loaded (``engine.hosts.pipeline``).
     """
     yield {"kind": "sync", "source": "s1", "offset": 1, "delay": 8, "arrival": 1}
     for seq in (*range(20), 22, 21, *range(24, 200)):
@@ -76,10 +76,10 @@ def records() -> Iterator[dict[str, Any]]:
 
 
 def compile_ahead(*, quiet: bool) -> None:
-    """Compiles both halves side by side, each in a program of its own.
+    """Compile both halves in parallel, each in its own process.
 
     Raises:
-        SlackwaterError: one of them failed; has the end of what it said.
+        SlackwaterError: one of them failed; quotes the end of its output.
     """
     reads, writes = os.pipe()
     with (
@@ -105,11 +105,11 @@ def compile_ahead(*, quiet: bool) -> None:
     kept = cache_directory()
     if kept is not None:
         _remove_old(kept)
-        shutil.rmtree(kept.with_name("numba"), ignore_errors=True)  # of earlier versions
+        shutil.rmtree(kept.with_name("numba"), ignore_errors=True)  # cache of earlier versions
 
 
 def compile_half(half: str, run: Callable[[Sequence[str]], int]) -> None:
-    """Runs the commands of a half over the trace; what fails ends with its exit code.
+    """Run the commands of a half over the trace; a failure ends with its exit code.
 
     Args:
         half: a key of ``COMMANDS``.
@@ -142,9 +142,9 @@ def compile_half(half: str, run: Callable[[Sequence[str]], int]) -> None:
 
 
 def _remove_old(folder: Path) -> None:
-    """Kernels that no process has read for long are removed; who needs one compiles it again."""
+    """Remove kernels that no process has read for long; they are compiled again if needed."""
     oldest = time.time() - _KEPT_SECONDS
     for kernel in folder.iterdir() if folder.is_dir() else ():
-        used = kernel / "lock"  # reading the kernel touches it
+        used = kernel / "lock"  # reading the kernel updates its time
         if (used if used.exists() else kernel).stat().st_mtime < oldest:
             shutil.rmtree(kernel, ignore_errors=True)
