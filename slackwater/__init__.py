@@ -6,8 +6,8 @@
 >>> [match["certainty"] for match in found]
 ['confirmed']
 
-Importing it loads nothing else: what a name needs is loaded when the name is first used. If a
-package for it is missing, the error names the extra of the installation that has it.
+Importing it loads nothing else: a name loads its modules at its first use. If a package for it is
+missing, the error names the extra of the installation that has it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ else:
     }
 
     def __getattr__(name: str) -> Any:
-        """The public ``name``, loaded now."""
+        """The public ``name``, loaded at its first use."""
         from importlib import import_module  # noqa: PLC0415 - importing us is to cost nothing
 
         home = next((module for module, names in _HOMES.items() if name in names), None)

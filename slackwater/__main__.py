@@ -1,4 +1,4 @@
-"""``python -m slackwater`` is the command ``slackwater``."""
+"""Entry point of ``python -m slackwater``, the same as the command ``slackwater``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``order``, ``query`` and ``explain``: what the commands of these names do, in Python."""
+"""``order``, ``query`` and ``explain``: the commands of these names, in Python."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ from slackwater.warning import warn
 
 
 class BuiltPlan(Protocol):
-    """A plan that Python code built (``slackwater.grouping``, or an operator of one's own)."""
+    """A plan built by Python code (``slackwater.grouping``, or a custom operator)."""
 
     @property
     def name(self) -> str:
-        """Of the query."""
+        """Name of the query."""
 
 
 Asking = str | BuiltPlan
 Queries = Asking | Sequence[Asking] | Mapping[str, Asking]
-"""Texts of queries, or plans."""
+"""Texts of queries, or plans; one, several, or by name."""
 _SEE = "slackwater.compare"
 
 
@@ -80,23 +80,24 @@ def order(
     """The events of ``source`` in release order, with ``ref``, ``release`` and ``late``.
 
     Args:
-        source: what ``read`` gave, or takes.
+        source: result of ``read``, or anything that ``read`` takes.
         order: the ordering operator, such as ``sequence:latency=500ms`` or ``kslack:1s``; None:
             ``sequence``, or by event time where the events have no numbers.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
-        clock: of clocks without a sync: ``exact`` (one clock stamped all), offsets as
-            ``badge=-3.2s±0.1s``, several in a list, or a TOML file of these; else they are unknown.
+        clock: declarations of clocks without a sync: ``exact`` (one clock stamped all), offsets
+            such as ``badge=-3.2s±0.1s``, several in a list, or a TOML file of these; without a
+            declaration a clock is unknown.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         master: a Spark master, such as ``local[2]``; None: in this process.
-        mapping: as of ``read``, of a ``source`` that was not read yet.
-        time_unit: likewise.
+        mapping: as in ``read``, for a ``source`` that was not read yet.
+        time_unit: as in ``read``, likewise.
 
     >>> events = {"type": ["A", "C", "B"], "seq": [0, 2, 1], "ts": [10, 30, 20]}
     >>> [event["type"] for event in order(events)]
     ['A', 'B', 'C']
 
     Raises:
-        UserError: the input or an option is at fault.
+        UserError: the input or an option is invalid.
     """
     with opened(source, mapping, time_unit) as data:
         options = OrderOptions(order=order, guard=guard, clock=clock)
@@ -124,37 +125,38 @@ def query(
     attributes: Mapping[str, str] | None = None,
     mapping: Mapping[str, str] | None = None, time_unit: str | None = None,
 ) -> Results:  # fmt: skip
-    """Answers one or more queries over ``source`` in one pass.
+    """Answer one or more queries over ``source`` in one pass.
 
     Args:
-        source: what ``read`` gave, or takes.
-        queries: a query, or statements with ``;``; several (``q1``, ``q2`` ...), or by name; plans
+        source: result of ``read``, or anything that ``read`` takes.
+        queries: a query, or statements separated by ``;``; several (``q1``, ``q2`` ...), or by
+        name;
             from Python (``slackwater.grouping``) have their own names.
-        order: as of ``order``.
-        barrier: when results are let go, as ``bounded:1s``; None: as a query's REALTIME says.
+        order: as in ``order``.
+        barrier: when results are released, such as ``bounded:1s``; None: as in a query's REALTIME.
         certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19`` (SPEC 4.3).
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
-        intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
+        intervals: search method of an ISEQ: ``naive``, ``indexed``, ``ibp``; results are the same.
         window: how long after its end a window is corrected, as ``horizon=10m``.
-        monitor: how traces under a constraint are followed, as ``horizon=10s``.
+        monitor: how traces under a constraint are followed, such as ``horizon=10s``.
         constraints: a file of constraints that queries name.
-        tables: those that LOOKUP names: paths (CSV, JSON, Parquet), or tables as ``read`` takes.
+        tables: tables for LOOKUP: paths (CSV, JSON, Parquet), or tables as ``read`` takes them.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
-        clock: of clocks without a sync, as of ``order``; else they are unknown.
+        clock: declarations of clocks without a sync, as in ``order``.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
-        spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
-        matches_max: so many matches may one event complete or change; beyond that the call fails.
+        spill: folder for old events of patterns: ``FOLDER,hot=10min``; None: they stay in memory.
+        matches_max: most matches that one event may complete or change; beyond, the call fails.
         master: a Spark master, such as ``local[2]``; None: in this process.
-        attributes: types (``int float bool str``) of those that events may have, though none comes.
-        mapping: as of ``read``, of a ``source`` that was not read yet.
-        time_unit: likewise.
+        attributes: types (``int float bool str``) of attributes that events may have.
+        mapping: as in ``read``, for a ``source`` that was not read yet.
+        time_unit: as in ``read``, likewise.
 
     >>> found = query({"ts": [1, 4, 12], "v": [1., 2., 5.]}, "SELECT avg(v) WINDOW TUMBLING 10")
     >>> [(each["window"]["start"], each["value"]) for each in found]
     [(0, {'avg(v)': 1.5}), (10, {'avg(v)': 5.0})]
 
     Raises:
-        UserError: the input, an option or a query (then shown with a caret) is at fault.
+        UserError: the input, an option or a query (then shown with a caret) is invalid.
     """
     with opened(source, mapping, time_unit) as data:
         log, unit = data.log, data.time_unit
@@ -166,7 +168,9 @@ def query(
         ).answering(plans, unit, late=late, on_spark=master is not None)  # fmt: skip
         check_plans(log, plans, attributes)
         warn(before_pass(log, plans, settings, unit, arrival_given=data.arrival_given))
-        lacks = data.prepared.ends and attributes is None  # of a declared world any may be absent
+        lacks = (
+            data.prepared.ends and attributes is None
+        )  # declared attributes may be absent from the log
         warn((check_names if lacks else unseen_types)(log, plans))
         folder, parts, counters = _pass(data, settings, Host(master), by_default=order is None)
         warn([*_warnings_after(data, counters), *of_streams(plans, counters)])
@@ -182,22 +186,22 @@ def explain(
     intervals: str = "ibp", attributes: Mapping[str, str] | None = None,
     tables: Mapping[str, Any] = NO_TABLES,
 ) -> str:  # fmt: skip
-    """The plan of a query: steps, order, scopes, partition, barrier, what is kept how long.
+    """Return the plan of a query: steps, order, scopes, partition, barrier, and state retention.
 
     Args:
-        query: with or without EXPLAIN before it.
-        time_unit: of durations without one.
-        barrier: as of ``query``.
-        purge: as of ``query``.
-        intervals: as of ``query``.
-        attributes: type (``int float bool str``) of each that events have; others are refused.
-        tables: as of ``query``.
+        query: with or without EXPLAIN.
+        time_unit: unit of durations without one.
+        barrier: as in ``query``.
+        purge: as in ``query``.
+        intervals: as in ``query``.
+        attributes: type (``int float bool str``) per attribute of events; others are refused.
+        tables: as in ``query``.
 
     >>> print(explain("EVENT SEQ(A a, B b) WITHIN 5 s").splitlines()[1])
     query       EVENT SEQ(A a, B b) WITHIN 5 s
 
     Raises:
-        UserError: the query or an option is at fault.
+        UserError: the query or an option is invalid.
     """
     plans, _ = read_statements([query], time_unit, tables=read_tables(tables))
     for plan in plans if attributes is not None else ():
@@ -214,11 +218,11 @@ def plans_of(
     constraints: str | Path | None = None,
     tables: Tables = NO_TABLES,
 ) -> tuple[Plan, ...]:
-    """What is asked, by name or ``q1``, ``q2``...; ``constraints``: a file of those they name;
-    ``tables``: those that they look up.
+    """The plans of ``queries``, by name or ``q1``, ``q2``...; ``constraints``: a file of named
+    constraints; ``tables``: tables for LOOKUP.
 
     Raises:
-        UserError: a query is at fault, then shown with a caret, or there is none.
+        UserError: a query is invalid (shown with a caret), or there is none.
     """
     named: dict[str, Asking]
     if isinstance(queries, Mapping):
@@ -248,9 +252,9 @@ def plans_of(
 def _pass(
     data: Input, settings: ChainSettings, host: Host, *, by_default: bool
 ) -> tuple[Folder, PartStore, dict[str, Any]]:
-    """One pass: a new folder, what came out in files there, and the counters.
+    """Run one pass; return its new folder, the files of its output, and the counters.
 
-    ``by_default``: the input decides the order.
+    ``by_default``: whether the order is the input's default.
     """
     if by_default:
         settings, _ = with_default_order(data.prepared, settings, data.time_unit)

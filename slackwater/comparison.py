@@ -25,10 +25,10 @@ from slackwater.warning import warn
 
 
 class Comparison(AsFrames):
-    """Orders side by side: of ``compare``. Iterating gives the numbers of each order as a dict.
+    """Result of ``compare``. Iterating gives the numbers of each order as a dict.
 
     Attributes:
-        numbers: all of it, as in ``compare.json``, whose ``fields`` define each number.
+        numbers: all numbers, as in ``compare.json``, whose ``fields`` define them.
     """
 
     def __init__(self, measured: OrdersCompared, name: str) -> None:
@@ -55,9 +55,9 @@ class Comparison(AsFrames):
         return len(self.numbers["orders"])
 
     def to_arrow(self) -> pa.Table:
-        """A row for each order; columns such as ``hold_ns.p99``."""
+        """One row per order; columns such as ``hold_ns.p99``."""
         table = pa.Table.from_pylist(list(self)).flatten()
-        # A value that no order knows, such as missing, is a number all the same.
+        # A value that is null for every order, such as missing, still gets a numeric type.
         fields = [
             pa.field(each.name, pa.int64() if pa.types.is_null(each.type) else each.type)
             for each in table.schema
@@ -65,7 +65,7 @@ class Comparison(AsFrames):
         return table.cast(pa.schema(fields))
 
     def write(self, out: str | os.PathLike[str]) -> Path:
-        """Writes ``compare.html`` and ``compare.json`` into the folder ``out``; gives the page.
+        """Write ``compare.html`` and ``compare.json`` into the folder ``out``; return the page.
 
         Raises:
             SlackwaterError: plotly or Jinja2 is not installed.
@@ -91,25 +91,26 @@ def compare(
     guard: str = "1s",
     clock: str | Sequence[str] = (),
 ) -> Comparison:
-    """Runs each order over the same events: which one suits them, and what the others cost.
+    """Run each order over the same events: which one suits them, and what the others cost.
 
     Args:
-        source: what ``read`` gave, or takes.
-        orders: to compare, as ``["sequence", "kslack:1s"]``; none: the best of each kind.
-        sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: of the input's own
-            lateness. For the page.
+        source: result of ``read``, or anything that ``read`` takes.
+        orders: orders to compare, as ``["sequence", "kslack:1s"]``; none: the best of each kind.
+        sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured`` (from the input's own
+            lateness), shown on the page.
         complete: share of the events that must be in their place for an order to suit.
         truth: attribute with an event's true time [ns, engine's clock].
-        departed: attribute with the instant of its leaving the source, likewise.
+        departed: attribute with the instant at which the event left the source [ns, engine's
+        clock].
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
-        clock: of clocks without a sync, as of ``order``.
+        clock: declarations of clocks without a sync, as in ``order``.
 
     >>> events = {"seq": [0, 2, 1], "ts": [10, 30, 20], "arrival": [11, 31, 32]}
     >>> compare(events, ["none", "sequence"]).suits
     'sequence'
 
     Raises:
-        UserError: the input or an option is at fault.
+        UserError: the input or an option is invalid.
     """
     with opened(source) as data:
         measured = measure(

@@ -1,4 +1,4 @@
-"""Closing of resources, and a temporary folder that lives as long as its content is used."""
+"""Closing of resources, and a temporary folder that exists while its content is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClosesItself(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Removes temporary files."""
+        """Remove temporary files."""
 
     def __enter__(self) -> Self:
         return self
@@ -27,8 +27,8 @@ class ClosesItself(ABC):
 
 
 class Folder:
-    """A new temporary folder, removed by ``close``, else when nothing refers to it any more or the
-    program ends.
+    """A new temporary folder. It is removed by ``close``, when nothing refers to it any more, or
+    when the program ends.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Folder:
 
     @property
     def path(self) -> Path:
-        """Where it is.
+        """Path of the folder.
 
         Raises:
             UserError: it was closed.
@@ -47,5 +47,5 @@ class Folder:
         return self._path
 
     def close(self) -> None:
-        """Removes it, at once."""
+        """Remove the folder at once."""
         self._removal()

@@ -1,4 +1,4 @@
-"""``follow``: the answers of a live server, as they come."""
+"""``follow``: the answers of a live server, as they arrive."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ def follow(
     every: float = 0.2,
     positions: dict[str, int] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The answers in a live server's folder, one at a time, and those that come.
+    """Yield the existing answers in a live server's folder, then new ones as they arrive.
 
-    Those of one query and site are in their order; what is taken back (``op`` is ``-``) is among
-    them. What only the end of the log would give is not, nor what the server's ``[answers]`` has
-    removed: of what was removed behind ``positions`` a ``SlackwaterWarning`` says how much.
+    Answers of one query and site are in order, including retractions (``op`` is ``-``). Not
+    included are answers that only the end of the log would give, and those that the server's
+    ``[answers]`` has removed: a ``SlackwaterWarning`` says how many bytes after ``positions`` were
+    removed.
 
     Args:
         answers: the folder, such as ``site.log.answers``.
-        query: name of a query; None: all, also those that are added.
-        site: likewise.
-        wait: for more; else it ends with what is there.
-        every: seconds between two looks while nothing comes.
-        positions: bytes read so far of each ``QUERY/SITE.jsonl`` and the closed files before it,
-            which is kept up to date: store it with what you made of the answers, and give it to the
-            next call to go on there.
+        query: name of a query; None: all, including new ones.
+        site: name of a site; None: all.
+        wait: wait for more answers; False: end after the existing ones.
+        every: seconds between checks for new answers.
+        positions: bytes read so far of each ``QUERY/SITE.jsonl`` and the closed files before it;
+            updated here. Store it together with results derived from the answers, and pass it to
+            the next call to continue there.
 
     Raises:
         UserError: there is no such folder, or a line is no answer.
@@ -64,7 +65,7 @@ def follow(
 
 
 def _found(folder: Path, query: str | None, site: str | None) -> Iterator[SiteFiles]:
-    """What there is of them, by name."""
+    """The files of answers that match, by name."""
     for of_query in sorted(folder.glob("[!.]*" if query is None else query)):
         files = site_files(of_query) if of_query.is_dir() else {}
         for name in sorted(files):
@@ -73,7 +74,7 @@ def _found(folder: Path, query: str | None, site: str | None) -> Iterator[SiteFi
 
 
 def _more(files: SiteFiles, name: str, read: dict[str, int]) -> Iterator[dict[str, Any]]:
-    """Whole lines of ``files`` behind what was read of them."""
+    """Yield the complete lines of ``files`` after those already read."""
     while read.get(name, 0) < files.end and (opened := files.open_at(read.get(name, 0))):
         lines, begin = opened
         with lines:

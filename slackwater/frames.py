@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def as_pandas(table: pa.Table) -> pd.DataFrame:
-    """``table`` as a DataFrame of pandas.
+    """``table`` as a pandas DataFrame.
 
     Raises:
         SlackwaterError: pandas is not installed.
@@ -25,7 +25,7 @@ def as_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def as_polars(table: pa.Table) -> pl.DataFrame:
-    """``table`` as a DataFrame of polars.
+    """``table`` as a polars DataFrame.
 
     Raises:
         SlackwaterError: polars is not installed.
@@ -37,14 +37,14 @@ def as_polars(table: pa.Table) -> pl.DataFrame:
 
 
 class AsFrames(ABC):
-    """What gives an Arrow table gives data frames."""
+    """Conversions to data frames for classes with an Arrow table."""
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
-        """All of it as an Arrow table."""
+        """The content as an Arrow table."""
 
     def to_pandas(self) -> pd.DataFrame:
-        """``to_arrow`` as a DataFrame of pandas.
+        """``to_arrow`` as a pandas DataFrame.
 
         Raises:
             SlackwaterError: pandas is not installed.
@@ -53,7 +53,7 @@ class AsFrames(ABC):
         return as_pandas(self.to_arrow())
 
     def to_polars(self) -> pl.DataFrame:
-        """``to_arrow`` as a DataFrame of polars.
+        """``to_arrow`` as a polars DataFrame.
 
         Raises:
             SlackwaterError: polars is not installed.

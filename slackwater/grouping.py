@@ -1,7 +1,7 @@
 """Optimistic dataflows (K18): stateful transformations of events that may come in any order.
 
-Nothing waits before an operation: what a late event makes wrong is taken back, and one barrier at
-the end lets go what is valid, in order.
+Nothing waits before an operation: results that a late event makes wrong are retracted, and one
+barrier at the end releases valid results in order.
 
 >>> from slackwater.grouping import Dataflow, PythonCombine, Stateful
 >>> def product(state, number):

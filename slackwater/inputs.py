@@ -1,4 +1,4 @@
-"""Inputs: a trace, CSV, Parquet, an arrival log or a table in memory, read once and asked often."""
+"""Inputs: a trace, CSV, Parquet, an arrival log or a table in memory, read once for many calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from slackwater.translate_options import translate_options
 
 
 class ArrowTable(Protocol):
-    """A table in memory: of Arrow, pandas, polars, or any that has Arrow's interface."""
+    """A table in memory: Arrow, pandas, polars, or any with Arrow's PyCapsule interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Arrow's PyCapsule interface."""
@@ -40,19 +40,20 @@ Source = PathLike | Sequence[PathLike] | ArrowTable | Columns | Rows
 
 
 class Input(ClosesItself, AsFrames):
-    """Events that were read, as an arrival log on disk: of ``read``.
+    """Events read by ``read``, stored as an arrival log on disk.
 
-    A context manager; without ``with``, what it keeps in a temporary folder goes with it.
+    A context manager; without ``with``, its temporary folder is removed when it is
+    garbage-collected.
 
     Attributes:
-        name: what was read, as messages call it.
-        log: the arrival log; a log that was read is its own.
-        time_unit: of the times of results, and of durations without one.
-        arrival_given: whether arrivals are instants; else line numbers replace them.
-        bad_count: lines or rows left out under ``on_bad="skip"``.
-        numbered: whether the events have numbers of their own, as far as is known.
-        counted: what was found of the events' numbers, of each lane where anything was.
-        dates: how tables of results have times; None: as numbers.
+        name: name of the input in messages.
+        log: the arrival log; for an input that is one, the input itself.
+        time_unit: unit of times in results, and of durations without one.
+        arrival_given: whether arrivals are instants; otherwise they are line numbers.
+        bad_count: number of lines or rows skipped under ``on_bad="skip"``.
+        numbered: whether the events have their own numbers, as far as known.
+        counted: findings about the events' numbers, per lane with a finding.
+        dates: how tables of results show times; None: as numbers.
     """
 
     def __init__(
@@ -73,17 +74,17 @@ class Input(ClosesItself, AsFrames):
 
     @property
     def log(self) -> Path:
-        """The arrival log.
+        """Path of the arrival log.
 
         Raises:
             UserError: the input was closed.
         """
-        self._folder.path  # noqa: B018 - a closed one raises
+        self._folder.path  # noqa: B018 - raises if closed
         return self._prepared.directory
 
     @property
     def prepared(self) -> Prepared:
-        """The input for a pass; a log that grows is read as far as it is now.
+        """The input for a pass; a log that grows is read up to its current end.
 
         Raises:
             UserError: the input was closed.
@@ -102,12 +103,12 @@ class Input(ClosesItself, AsFrames):
 
     @property
     def sources(self) -> list[str]:
-        """The names of its sources, sorted."""
+        """The names of the sources, sorted."""
         sites = describe(LogReader(self.log)).sites.values()
         return sorted(set[str]().union(*(site.sources for site in sites)))
 
     def head(self, rows: int = 5) -> pa.Table:
-        """The first ``rows`` records in order of arrival, as ``to_arrow`` has them."""
+        """The first ``rows`` records in order of arrival, in the form of ``to_arrow``."""
         schema, tables = self._tables()
         some, count = [schema.empty_table()], 0
         while count < rows and (table := next(tables, None)) is not None:
@@ -116,22 +117,22 @@ class Input(ClosesItself, AsFrames):
         return pa.concat_tables(some).slice(0, rows)
 
     def to_arrow(self) -> pa.Table:
-        """All records in order of arrival, syncs and punctuation too; times in ``time_unit``.
+        """All records in order of arrival, including syncs and punctuation; times in ``time_unit``.
 
         Raises:
-            UserError: a time that is no whole number of the unit, or an attribute of two types.
+            UserError: a time is no whole number of the unit, or an attribute has two types.
         """
         schema, tables = self._tables()
         return pa.concat_tables([schema.empty_table(), *tables])
 
     def _tables(self) -> tuple[pa.Schema, Iterator[pa.Table]]:
-        """The columns, and a table for each frame of the log."""
+        """The schema, and a table per frame of the log."""
         log = LogReader(self.log)
         schema = rows_schema(log, self.name)
         return schema, rows_of(log, schema, self.time_unit)
 
     def close(self) -> None:
-        """Removes what is kept of it; an arrival log that was read stays."""
+        """Remove stored data; an arrival log that was the input stays."""
         self._folder.close()
 
     def __repr__(self) -> str:
@@ -161,38 +162,39 @@ def read(
     on_bad: str = "stop",
     dead_letter: str | os.PathLike[str] | None = None,
 ) -> Input:
-    """Reads ``source`` once, to be asked as often as you like; each option is the command line's.
+    """Read ``source`` once, for any number of calls; the options are those of the command line.
 
     Args:
         source: path of a trace (``-``: standard input), CSV, a folder or file of Parquet, or an
-            arrival log; a list of paths, a glob or a folder, whose rows are put in order together;
-            or a table: Arrow, pandas, polars, a dict of columns, a list of dicts. Records stand in
+            arrival log; a list of paths, a glob or a folder, whose rows are merged in order; or a
+            table: Arrow, pandas, polars, a dict of columns, a list of dicts. Records must be in
             order of arrival; columns are named as a trace's fields, others become attributes.
-        time_unit: of times that are numbers, of durations without one, and of results: ``ns us ms
-            s min h d``; None: ns, and an input whose times are dates only in another is refused.
-        mapping: record field, or ``attrs.NAME``, -> the column or key that it is.
-        attrs: columns or keys that become attributes; None: all the rest.
-        delimiter: of CSV; None: seen from the header.
+        time_unit: unit of numeric times, of durations without one, and of results: ``ns us ms s min
+            h d``; None: ns, but an input whose times are dates only in another unit is refused.
+        mapping: record field, or ``attrs.NAME`` -> its column or key in the input.
+        attrs: columns or keys that become attributes; None: all others.
+        delimiter: of CSV; None: detected from the header.
         header: names of the columns of CSV without a header.
-        sort: ``arrival`` or ``ts`` puts the records of an unsorted input into order.
+        sort: ``arrival`` or ``ts`` sorts the records of an unsorted input.
         timezone: of times that name none; None: UTC.
-        seq_bits: numbers are counters of 8, 16 or 32 bits that wrap around; or these by stream.
+        seq_bits: numbers are counters of 8, 16 or 32 bits that wrap around; or a dict by stream.
         source_from: ``name``: the name of each file becomes the source of its rows.
         stream_from: the same for the stream.
-        format: ``csv tsv jsonl json parquet line-protocol``; None: seen from the content.
-        skip_lines: of CSV, before its header; comments (``#``, ``//``) are passed over anyway.
-        null: texts that are no values.
-        on_short: rows of CSV with too few values are ``bad``, or end with ``null``.
-        date: of times of day alone; of ``3/1/2026`` it is ``month-first`` or ``day-first``.
-        encoding: of text that is not UTF-8, as ``cp1252``.
+        format: ``csv tsv jsonl json parquet line-protocol``; None: detected from the content.
+        skip_lines: lines of CSV before its header; comments (``#``, ``//``) are always skipped.
+        null: texts that mean null.
+        on_short: rows of CSV with too few values are ``bad``, or are padded with ``null``.
+        date: date of times without one; for dates such as ``3/1/2026``: ``month-first`` or
+            ``day-first``.
+        encoding: of text that is not UTF-8, such as ``cp1252``.
         on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
-        dead_letter: JSONL file for those skipped.
+        dead_letter: JSONL file for skipped lines.
 
     >>> read({"type": ["A", "B"], "t": [1, 3]}, time_unit="s", mapping={"ts": "t"})
     <slackwater.Input of table, times in s>
 
     Raises:
-        UserError: it cannot be read, or a line or row is at fault; names the place.
+        UserError: it cannot be read, or a line or row is invalid; names the place.
     """
     unit_ns(time_unit or DEFAULT_UNIT)
     form = InputForm(
@@ -216,7 +218,7 @@ def _optional_path(path: PathLike | None) -> Path | None:
 
 
 def _paths(source: Source) -> list[str] | None:
-    """The paths that ``source`` is; None: it is a table."""
+    """The paths in ``source``; None: it is a table."""
     if isinstance(source, str | os.PathLike):
         return [os.fspath(source)]
     if not isinstance(source, Sequence) or not source:
@@ -231,10 +233,10 @@ def opened(
     mapping: Mapping[str, str] | None = None,
     time_unit: str | None = None,
 ) -> Iterator[Input]:
-    """``source`` itself if it was read already, else read for as long as the block runs.
+    """``source`` itself if it is an ``Input``, else the result of ``read``, closed after the block.
 
     Raises:
-        UserError: as ``read``; or ``mapping`` or ``time_unit`` of what was read already.
+        UserError: as ``read``; or ``mapping`` or ``time_unit`` given for an ``Input``.
     """
     if isinstance(source, Input):
         late = [name for name, it in (("mapping", mapping), ("time_unit", time_unit)) if it]

@@ -1,4 +1,4 @@
-"""Arrival logs, for scenarios that make one out of a recording, frame by frame."""
+"""Arrival logs, for scenarios that make one from a recording, frame by frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an order does to a log, in numbers, for scenarios that set orders side by side."""
+"""Measurements of an order on a log, for scenarios that compare orders."""
 
 from __future__ import annotations
 

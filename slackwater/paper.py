@@ -1,8 +1,8 @@
 """The contract between ``slackwater paper`` and a paper (one folder under ``scenarios/papers/``).
 
-A paper is a list of reproductions, one per published table or figure. Each makes its own data,
-runs the engine over it, and says what it found: our numbers beside the published ones, and for
-every claim of the paper whether it holds.
+A paper is a list of reproductions, one per published table or figure. Each makes its own data, runs
+the engine over it, and returns our numbers next to the published ones, and for every claim of the
+paper whether it holds.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Finding:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Numbers for the JSON file (and for tests)."""
     not_judged: Mapping[str, str] = field(default_factory=dict)
-    """Claims that the run cannot decide, and why; they are not among ``claims``."""
+    """Claims that the run cannot decide, and why; they are not in ``claims``."""
 
 
 class PaperRun:
-    """One call of ``slackwater paper``: its seed and scale, and what reproductions share.
+    """One call of ``slackwater paper``: its seed and scale, and data that reproductions share.
 
-    ``scale``: share of the published sizes, in (0, 1]. ``folder``: scratch, gone after the run.
-    ``watched``: shows what is done; gives the function that receives the number of records.
+    ``scale``: share of the published sizes, in (0, 1]. ``folder``: temporary. ``watched``: shows
+    progress of a step; yields the function that takes the number of records.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PaperRun:
         self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What ``make`` gives; made at the first call with this ``key`` and kept."""
+        """The result of ``make``, which is called once per ``key``."""
         if key not in self._made:
             self._made[key] = make()
         made: _T = self._made[key]
@@ -76,7 +76,7 @@ class PaperRun:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """One published table or figure: its title, and how we make it."""
+    """One published table or figure: its title, and the function that reproduces it."""
 
     title: str
     make: Callable[[PaperRun], Finding]
@@ -84,13 +84,13 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A module of ``scenarios.papers`` exposes ``paper() -> Paper``.
+    """A reproduced paper. A module of ``scenarios.papers`` exposes ``paper() -> Paper``.
 
-    ``setting``: what a reader needs before any number, by subject: what was rebuilt, what the paper
-    leaves open, what the names in the tables mean. ``reproductions``: by name, as ``table-5.6``.
-    ``summary``: a sentence on what was found, or an empty text. ``parts``: of a long paper, by
-    name, as ``ch4``; each can be made by itself (``joined`` makes a paper of parts). ``sizes``:
-    whose sizes the data sets have at scale 1.
+    ``setting``: what a reader must know before the numbers, by subject: what was rebuilt, what the
+    paper leaves open, what the names in the tables mean. ``reproductions``: by name, as
+    ``table-5.6``. ``summary``: returns a sentence on the findings, or an empty text. ``parts``: of
+    a long paper, by name, as ``ch4``; each can be reproduced separately (see ``joined``).
+    ``sizes``: description of the data sets' sizes at scale 1.
     """
 
     title: str
@@ -103,7 +103,7 @@ class Paper:
 
 
 def joined(title: str, citation: str, parts: Mapping[str, Paper]) -> Paper:
-    """A paper of ``parts``, each with reproductions, subjects and a summary of its own."""
+    """A paper of ``parts``, each with its own reproductions, subjects and summary."""
 
     def summary(findings: Mapping[str, Finding]) -> str:
         said = (

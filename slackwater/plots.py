@@ -18,10 +18,10 @@ from slackwater.engine.core.errors import UserError
 
 
 def plot_of(lines: Path, query: str | None) -> Any:
-    """Plotly's figure of one query's results; ``lines``: of all queries, times in ns.
+    """Plotly figure of one query's results; ``lines``: results of all queries, times in ns.
 
     Raises:
-        UserError: there is nothing to draw, or more than one figure and ``query`` names none.
+        UserError: nothing to draw, or several figures and no ``query``.
     """
     found = {figure.title: figure for figure in _figures(lines)}
     chosen = [each for title, each in found.items() if query in {None, title, _query(title)}]
@@ -48,7 +48,7 @@ def _figures(lines: Path) -> list[Figure]:
 
 
 def _time_line(found: list[QueryAnswers]) -> TimeLine:
-    """From the first to the last instant that a result is about."""
+    """Time axis from the first to the last instant of the results."""
     results = [each for answers in found for each in answers.standing.values()]
     first = [each["window"]["start"] if "window" in each else each["ref"] for each in results]
     last = [each["window"]["end"] if "window" in each else each["ref"] for each in results]
@@ -56,5 +56,5 @@ def _time_line(found: list[QueryAnswers]) -> TimeLine:
 
 
 def _query(title: str) -> str:
-    """Of a figure ``query: aggregate``, the query."""
+    """The query in a figure's title ``query: aggregate``."""
     return title.partition(": ")[0]

@@ -39,14 +39,17 @@ _HTML_ROWS: Final = 20
 class Results(ClosesItself):
     """Results on disk: matches and windows of ``query``, the events of ``order``.
 
-    Iterating gives each as a dict, one at a time: the fields of a line of the command's output.
-    Times with fractions are floats there; ``time_unit="ns"`` and tables have them exactly.
-    A finite input gives final results, each once, in order of time; a log and Spark give changes,
-    ``+`` and ``-`` for retracted. ``final()`` and ``changes()`` give the one and the other.
-    A context manager; without ``with``, its temporary folder goes with it.
+    Iterating gives each as a dict: the fields of a line of the command's output. Times with
+    fractions are floats there; ``time_unit="ns"`` and tables have exact times.
+
+    A finite input gives final results, each once, in order of time. A log and Spark give changes,
+    with ``+`` and, for retracted results, ``-``. ``final()`` and ``changes()`` convert.
+
+    A context manager; without ``with``, its temporary folder is removed when it is
+    garbage-collected.
 
     Attributes:
-        counters: what became of the events, as in ``counters.json``.
+        counters: what happened to the events, as in ``counters.json``.
         late: with ``late=True``, the late and quarantined events, each with its reason.
     """
 
@@ -54,7 +57,7 @@ class Results(ClosesItself):
         self, output: Answers | StoredEvents, counters: Mapping[str, Any], folder: Folder,
         late: Results | None = None, source: Folder | None = None,
     ) -> None:  # fmt: skip
-        """``folder``: for files made of them; ``source``: where they are, if that is temporary."""
+        """``folder``: for derived files; ``source``: folder of the results, if temporary."""
         self.counters = {**counters, "sites": dict(counters["sites"])}
         self.late = late
         self._output = output
@@ -72,7 +75,7 @@ class Results(ClosesItself):
     @overload
     def __getitem__(self, at: slice) -> list[dict[str, Any]]: ...
     def __getitem__(self, at: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        """The result in that place, or those of a slice; each reads the file from its begin."""
+        """The result at an index, or a slice; each access reads the file from the beginning."""
         if isinstance(at, slice):
             chosen = range(len(self))[at]
             found = dict(self._some(chosen))
@@ -82,7 +85,7 @@ class Results(ClosesItself):
         raise AssertionError("the range has checked the place")
 
     def _some(self, places: Collection[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The results in these places, in order of place."""
+        """The results at these places, in order."""
         with self._lines().open(encoding="utf-8", newline="\n") as lines:
             for place, line in enumerate(islice(lines, max(places, default=-1) + 1)):
                 if place in places:
@@ -94,13 +97,13 @@ class Results(ClosesItself):
         return self._count
 
     def write(self, out: str | os.PathLike[str]) -> int:
-        """Writes them into a file, as the command's ``--out`` does; gives their number.
+        """Write the results to a file, as the command's ``--out`` does; return their number.
 
         Args:
-            out: ``.jsonl``, ``.parquet`` or ``.csv``. It appears whole.
+            out: ``.jsonl``, ``.parquet`` or ``.csv``; written completely or not at all.
 
         Raises:
-            UserError: it has another ending or cannot be written; a table cannot hold the results.
+            UserError: another suffix, an unwritable file, or a table cannot hold the results.
         """
         path = Path(out)
         check_name(path)
@@ -112,15 +115,15 @@ class Results(ClosesItself):
     def to_arrow(self, *, flat: bool = False) -> pa.Table:
         """The results as one Arrow table with typed columns, as in Parquet.
 
-        Times are timestamps, and computed ones durations too, where the input has dates and no
-        ``time_unit`` was given; else whole numbers.
+        If the input has dates and no ``time_unit`` was given, times are timestamps and computed
+        times timestamps or durations; otherwise whole numbers.
 
         Args:
-            flat: with plain columns alone, as in CSV: ``window.start``, ``event1.attrs.tag``.
+            flat: use plain columns only, as in CSV: ``window.start``, ``event1.attrs.tag``.
 
         Raises:
             UserError: both windows and matches, or an attribute of two types: no table can hold
-                these, iteration gives them.
+                them; iterate instead.
         """
         output = self._output
         self._check_kinds()
@@ -135,7 +138,7 @@ class Results(ClosesItself):
         return flat_table(table, max(output.events_max, most_listed(table)))
 
     def to_pandas(self, *, flat: bool = False) -> pd.DataFrame:
-        """The results as a DataFrame of pandas; see ``to_arrow``.
+        """The results as a pandas DataFrame; see ``to_arrow``.
 
         Raises:
             UserError: as ``to_arrow``.
@@ -143,7 +146,7 @@ class Results(ClosesItself):
         return as_pandas(self.to_arrow(flat=flat))
 
     def to_polars(self, *, flat: bool = False) -> pl.DataFrame:
-        """The results as a DataFrame of polars; see ``to_arrow``.
+        """The results as a polars DataFrame; see ``to_arrow``.
 
         Raises:
             SlackwaterError: polars is not installed.
@@ -152,14 +155,14 @@ class Results(ClosesItself):
         return as_polars(self.to_arrow(flat=flat))
 
     def plot(self, query: str | None = None) -> Any:
-        """A figure (Plotly's) of one query over time: the values of its windows, or its matches.
+        """A Plotly figure of one query over time: the values of its windows, or its matches.
 
         Args:
-            query: its name, or ``name: aggregate``; None: there is one figure alone.
+            query: its name, or ``name: aggregate``; None: the only figure.
 
         Raises:
             SlackwaterError: plotly is not installed.
-            UserError: these are events, there is nothing to draw, or there are several figures.
+            UserError: events of ``order``, nothing to draw, or several figures.
         """
         need("plotly")
         from slackwater.plots import plot_of  # noqa: PLC0415 - the report's extra
@@ -170,7 +173,7 @@ class Results(ClosesItself):
             return plot_of(lines, query)
 
     def _repr_html_(self) -> str:
-        """The first of them as a table, for notebooks."""
+        """The first results as a table, for notebooks."""
         from slackwater.engine.cli.terminal import (  # noqa: PLC0415 - for notebooks alone
             TableTimes,
             shown_rows,
@@ -184,7 +187,7 @@ class Results(ClosesItself):
 
     @contextmanager
     def _lines_in_ns(self) -> Iterator[Path]:
-        """Their JSON lines with times in ns, for as long as the block runs."""
+        """The results' JSON lines with times in ns, while the block runs."""
         path = self._folder.path / f"{self._scratch}.ns.jsonl"
         try:
             self._output.in_ns().lines(path)
@@ -208,7 +211,7 @@ class Results(ClosesItself):
         return Results(output, self.counters, self._folder, self.late, self._source)
 
     def close(self) -> None:
-        """Removes what is kept of them, and of ``late``."""
+        """Remove stored data, including that of ``late``."""
         self._folder.close()
 
     def __repr__(self) -> str:
@@ -223,7 +226,7 @@ class Results(ClosesItself):
             )
 
     def _lines(self) -> Path:
-        """The file of their JSON lines, made when first asked for."""
+        """The file of the results' JSON lines, written at its first use."""
         path = self._folder.path / f"{self._scratch}.jsonl"
         if self._count is None:
             self._count = self._output.lines(path)

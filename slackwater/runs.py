@@ -31,14 +31,14 @@ _MAIN: Final = "main"
 
 
 class Run(ClosesItself):
-    """A scenario's run that is done: of ``run``.
+    """A finished run of a scenario: the result of ``run``.
 
-    A context manager; without ``with``, a temporary folder of it goes with it.
+    A context manager; without ``with``, a temporary folder is removed when it is garbage-collected.
 
     Attributes:
-        score: what the scenario says of it: claims that hold or fail, tables, facts.
+        score: the scenario's score: claims that hold or fail, tables, facts.
         manifest: what was made, with its seed, its options and the log's hash.
-        results: of the main pass; times are in ns.
+        results: results of the main pass; times are in ns.
     """
 
     def __init__(self, ran: ScenarioRun, temporary: Folder | None) -> None:
@@ -53,10 +53,10 @@ class Run(ClosesItself):
 
     @property
     def folder(self) -> Path:
-        """Of the run, with ``log``, ``truth``, ``runs`` and the report.
+        """Folder of the run, with ``log``, ``truth``, ``runs`` and the report.
 
         Raises:
-            UserError: it was temporary, and closed.
+            UserError: it was temporary, and is closed.
         """
         return self._folder if self._temporary is None else self._temporary.path / _MAIN
 
@@ -67,11 +67,11 @@ class Run(ClosesItself):
 
     @property
     def report(self) -> Path:
-        """The page that shows it all."""
+        """Path of the report page."""
         return self.folder / REPORT
 
     def close(self) -> None:
-        """Removes what is temporary of it; a folder that was named stays."""
+        """Remove temporary data; a folder named by the caller stays."""
         self.results.close()
         if self._temporary is not None:
             self._temporary.close()
@@ -92,20 +92,20 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
 ) -> Run:
-    """Makes a scenario's log, runs it through the engine, scores it, writes the report.
+    """Make a scenario's log, run it through the engine, score it, and write the report.
 
     Args:
-        scenario: the name of one of ours, or one of your own.
+        scenario: the name of a built-in scenario, or a scenario object.
         settings: of the scenario, by name, each like its default: ``{"duration": "5 s"}``.
-        out: folder of the run; None: a temporary one, which goes with what is returned.
-        order: another main order than the scenario's.
+        out: folder of the run; None: a temporary one, removed with the returned object.
+        order: main order instead of the scenario's.
         master: a Spark master, such as ``local[2]``; None: in this process.
-        resume: go on with the run in ``out`` that was cut off.
+        resume: continue the interrupted run in ``out``.
         overwrite: replace the run in ``out``.
 
     Raises:
         SlackwaterError: a package is not installed; names the extra of the installation.
-        UserError: no such scenario or setting, or ``out`` holds something else.
+        UserError: no such scenario or setting, or ``out`` holds other files.
     """
     need("sim")
     chosen = load(scenario) if isinstance(scenario, str) else scenario

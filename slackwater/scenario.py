@@ -1,8 +1,8 @@
-"""For who writes a scenario: the contract with ``slackwater run`` and what a score is made of.
+"""For authors of scenarios: the contract with ``slackwater run``, and the parts of a score.
 
 ``RunnableScenario`` is the contract (``engine.scenario`` has the layout of a run's folder);
-``slackwater.run`` takes such an object. ``slackwater.simulation`` makes a log out of devices,
-``slackwater.log`` writes one out of a recording, ``slackwater.measures`` measures orders.
+``slackwater.run`` takes such an object. ``slackwater.simulation`` makes a log from devices,
+``slackwater.log`` from a recording, and ``slackwater.measures`` measures orders.
 """
 
 from __future__ import annotations

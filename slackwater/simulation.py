@@ -1,4 +1,4 @@
-"""The simulator, for scenarios: devices with clocks behind links, and what is true of them."""
+"""The simulator, for scenarios: devices with clocks behind links, and the truth about them."""
 
 from __future__ import annotations
 

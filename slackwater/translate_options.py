@@ -1,6 +1,6 @@
-"""Messages of the engine with options as Python parameters: ``time_unit``, not ``--time-unit``.
+"""Engine messages with options as Python parameters: ``time_unit``, not ``--time-unit``.
 
-The engine names an option as the command line does; here each is the parameter of that meaning.
+The engine names options as on the command line; here each becomes the equivalent parameter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _VALUES: Final = {
     "clock": r"(?:exact\b|'[^'=]+=[^']+'|[^\s;,=]+=[^\s;,]+)",
     "spill": r"(?:state\b|/[^\s;)]*)",
 }
-"""What follows an option in a message, where it is what one would write."""
+"""Patterns of the text after an option that is its value."""
 _OPTION: Final = re.compile(
     r"(?<![\w-])--(?:"
     + "|".join(rf"(?P<{name.replace('-', '_')}>{name}) {of}" for name, of in _VALUES.items())
@@ -62,7 +62,7 @@ def _parameter(found: re.Match[str]) -> str:
 
 
 def translate_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """``function``, whose errors name parameters; an option that is None is as if not given."""
+    """Decorator: errors name parameters, and an optional argument None counts as not given."""
     optional = [
         name for name, each in inspect.signature(function).parameters.items()
         if each.default is not each.empty

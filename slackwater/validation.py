@@ -1,4 +1,4 @@
-"""``validate``: are the clocks and links of a recording good enough for these queries?"""
+"""``validate``: whether the clocks and links of a recording are good enough for queries."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ def validate(
     certainty: str = "pairwise",
     clock: str | Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Whether the clocks and links that a recording shows can decide the queries.
+    """Judge whether the clocks and links in a recording can decide the queries.
 
     Args:
-        source: what ``read`` gave, or takes.
-        queries: as of ``query``; none: the hardware alone is judged.
-        uncertain: share of uncertain results that is wanted.
+        source: result of ``read``, or anything that ``read`` takes.
+        queries: as in ``query``; none: judge the hardware only.
+        uncertain: acceptable share of uncertain results.
         gap: typical time between a match's events, such as ``2s``.
-        order: as of ``query``.
-        certainty: as of ``query``.
-        clock: of clocks without a sync, as of ``query``.
+        order: as in ``query``.
+        certainty: as in ``query``.
+        clock: declarations of clocks without a sync, as in ``query``.
 
     Returns:
-        what ``slackwater validate --log`` writes to ``validate.json``: ``verdict`` (``fit``, ``fit
+        the content of ``validate.json`` of ``slackwater validate --log``: ``verdict`` (``fit``,
+        ``fit
         with care`` or ``not fit``), ``queries`` with the verdict and reasons of each, ``sources``
         with clock and link of each, ``concerns``.
 
@@ -53,7 +54,7 @@ def validate(
     'not fit'
 
     Raises:
-        UserError: the input, an option or a query is at fault.
+        UserError: the input, an option or a query is invalid.
     """
     with opened(source) as data:
         unit, settings, latency_ns = data.time_unit, None, LATENCY_NS

@@ -9,7 +9,7 @@ from typing import Final
 from slackwater.translate_options import in_python
 
 _CALLER: Final = 4
-"""Frames from here to the caller of a public function, which is ``translate_options``."""
+"""Stack frames from here to the caller of a public function, past ``translate_options``."""
 
 
 class SlackwaterWarning(UserWarning):
@@ -19,6 +19,6 @@ class SlackwaterWarning(UserWarning):
 
 
 def warn(lines: Iterable[str]) -> None:
-    """Warns of each line at the caller of the public function that calls this."""
+    """Warn about each line, at the caller of the public function that calls this."""
     for line in lines:
         warnings.warn(in_python(line), SlackwaterWarning, stacklevel=_CALLER)

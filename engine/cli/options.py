@@ -403,7 +403,8 @@ class ReportOptions:
 
         Raises:
             UserError: ``--against`` without ``--report``, no report there, or a folder with other
-            files. MissingExtra: the extra [report] is not installed.
+                files.
+            MissingExtra: the extra [report] is not installed.
         """
         if self.report is None:
             if self.against is not None:

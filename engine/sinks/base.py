@@ -75,7 +75,8 @@ class Receiver(Protocol):
         Raises:
             RefusedError: at least one item is refused. Either none was taken, or a repeated call
                 with half of them does no harm: they are delivered again in parts, to isolate
-            refused ones. RetryError: all will be delivered again.
+                refused ones.
+            RetryError: all will be delivered again.
         """
 
     def close(self) -> None:
