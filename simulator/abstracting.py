@@ -1,7 +1,7 @@
 """Interval abstraction on a simulated device: the agent's own, fed from columns.
 
-Readings are turned into rows one by one here, as a device does with its readings: use it where a
-source has thousands of readings, not millions.
+Readings are converted to rows one by one, as on a device: use it for sources with thousands of
+readings, not millions.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from slackwater.simulator.settings import check, parse_many
 from slackwater.simulator.workload import AttributeViews
 
 BOOT_SHIFT: Final = 32
-"""Ids of a device without a disk begin so far apart at each start [bits]."""
+"""Distance of the first interval ids of two starts of a device without a disk [bits]."""
 Made = tuple[str, list[IntervalBegin] | list[Row]]
-"""A stream of intervals: its begins, or its intervals."""
+"""A stream of intervals, and its begins or its intervals."""
 
 
 class DeviceAbstraction:
-    """All abstractions of one device. Without any it has nothing to do."""
+    """All abstractions of one device; does nothing if there are none."""
 
     def __init__(
         self, settings: Sequence[AbstractSettings], schemas: Sequence[StreamSchema]
     ) -> None:
-        """``schemas``: of the streams that the workload makes.
+        """``schemas``: of the workload's streams.
 
         Raises:
-            UserError: settings that do not fit these.
+            UserError: settings that do not fit the schemas.
         """
         known = {schema.name: schema for schema in schemas}
         self.streams: dict[str, StreamSchema] = {}
-        """Of intervals."""
+        """Streams of intervals by name."""
         for each in settings:
             check(each.stream in known, "abstract.stream", f"no stream {each.stream}")
             try:
@@ -59,7 +59,7 @@ class DeviceAbstraction:
         self.restart(0)
 
     def restart(self, boots: int) -> None:
-        """Open intervals are forgotten: the device has no disk."""
+        """Forget open intervals: the device has no disk."""
         self._machines = [
             Abstraction(each, place, boots << BOOT_SHIFT)
             for place, each in enumerate(self._settings)
@@ -79,8 +79,8 @@ class DeviceAbstraction:
         mono_ns: int,
         clocks: Sequence[str] | None = None,
     ) -> None:
-        """Events [low, high) of a batch, at hand now; ``ts``: theirs, by ``clocks``, None: by the
-        agent's own.
+        """Take events [low, high) of a batch; ``ts``: their times, by ``clocks`` (None: the agent's
+        own).
         """
         attrs = columns.attrs(low, high)
         for machine in self._machines:
@@ -106,17 +106,17 @@ class DeviceAbstraction:
         return earliest(*[machine.next_wake() for machine in self._machines])
 
     def wake(self, mono_ns: int) -> None:
-        """Ends what has been silent for too long."""
+        """End intervals that have been silent for too long."""
         for machine in self._machines:
             machine.wake(mono_ns)
 
     def finish(self) -> None:
-        """No reading will come any more."""
+        """End all intervals: no further reading will arrive."""
         for machine in self._machines:
             machine.finish()
 
     def outputs(self) -> Iterator[Made]:
-        """Begins of each abstraction to send, then intervals. Drained."""
+        """Per abstraction, begins to send, then intervals. Drained."""
         for machine in self._machines:
             made = machine.outputs()
             into = machine.settings.into
@@ -129,7 +129,7 @@ class DeviceAbstraction:
 
 
 def parse_abstracts(value: object, place: str) -> tuple[AbstractSettings, ...]:
-    """Settings from plain dicts.
+    """Parse settings from plain dicts.
 
     Raises:
         UserError: the message names the key.

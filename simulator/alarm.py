@@ -1,9 +1,8 @@
 """Callbacks at instants of virtual time: cheaper than a SimPy process per message.
 
-Measured on SimPy 4.1: a process per message costs about twice what a timeout with a callback does,
-a timeout twice as much as an event whose state nobody reads, and that event half as much again as
-an entry of the queue that is a callback with its argument. What is due at one instant happens in
-the order of the requests.
+Measured on SimPy 4.1: a process per message costs about twice as much as a timeout with a callback,
+a timeout twice as much as an event without state, and that event 1.5 times as much as a queue entry
+with a callback and its argument. Entries due at one instant run in the order of their requests.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from simpy.events import NORMAL
 
 Callback = Callable[[Any], None]
 _CALL: Final = 5
-"""So many fields has an entry of the queue that is a call; SimPy's events have one less."""
+"""Number of fields of a queue entry that is a call; SimPy's events have one less."""
 
 
 class VirtualTime(Environment):  # type: ignore[misc]
     """SimPy's clock and queue, for instants in whole ns, with calls among its events."""
 
     def call_at(self, at_ns: int, callback: Callback, argument: object = None) -> None:
-        """Calls ``callback(given)`` at ``at_ns`` (not before now).
+        """Call ``callback(argument)`` at ``at_ns`` (not before now).
 
         As ``schedule``, which takes a wait instead of an instant.
         """
@@ -32,7 +31,7 @@ class VirtualTime(Environment):  # type: ignore[misc]
         heappush(self._queue, (at_ns, NORMAL, next(self._eid), callback, argument))
 
     def step(self) -> None:
-        """All calls that come before the next event, and that event."""
+        """Run all calls before the next event, and that event."""
         queue = self._queue
         while queue and len(queue[0]) == _CALL:
             self._now, _, _, callback, argument = heappop(queue)
@@ -41,11 +40,10 @@ class VirtualTime(Environment):  # type: ignore[misc]
 
 
 class LocalAlarm:
-    """An alarm set to readings of a simulated clock: rings once at the latest that it was set to.
+    """An alarm by a simulated clock: rings once, at the last reading to which it was set.
 
-    A core changes its mind about its next deadline with nearly every message. Setting the
-    alarm later costs nothing: the timeout that is pending finds, when it comes, that it is
-    early and starts another one.
+    A core changes its next deadline with nearly every message. Moving the alarm later costs
+    nothing: the pending timeout finds that it is early and starts another one.
     """
 
     def __init__(
@@ -60,12 +58,12 @@ class LocalAlarm:
         self._ring = ring
         self._reading_ns: int | None = None
         self._pending_ns: int | None = None
-        """The true instant of the timeout that counts."""
+        """The true instant of the valid timeout."""
         self._pending_reading_ns = 0
-        """No reading from this one on comes before it."""
+        """The least reading that cannot occur before that instant."""
 
     def set(self, reading_ns: int | None) -> None:
-        """Ring when the clock first reads ``reading_ns`` from now on; None: not at all."""
+        """Ring when the clock first reads ``reading_ns`` from now on; None: do not ring."""
         self._reading_ns = reading_ns
         if reading_ns is None:
             return
@@ -80,7 +78,7 @@ class LocalAlarm:
         self._pending_reading_ns = reading_ns
 
     def _came(self, due_ns: int) -> None:
-        if due_ns != self._pending_ns:  # one that an earlier setting has replaced
+        if due_ns != self._pending_ns:  # an outdated timeout
             return
         self._pending_ns = None
         reading_ns = self._reading_ns

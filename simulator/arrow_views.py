@@ -1,7 +1,7 @@
-"""Arrow columns as NumPy sees them, without Arrow's compute functions.
+"""Arrow columns as NumPy arrays, without Arrow's compute functions.
 
-Frames of a quiet world have two rows: there a call of a compute function takes longer than all
-that is done with its result.
+Frames of a quiet world have two rows: there a call of a compute function takes longer than all use
+of its result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def null_rows(column: pa.Array) -> np.ndarray | None:
-    """Where ``column`` is null, bool by row; None: nowhere."""
+    """Mask of null rows; None: there are none."""
     if not column.null_count:
         return None
     found: np.ndarray = np.equal(_bits(column, column.buffers()[0]), 0)
@@ -19,7 +19,7 @@ def null_rows(column: pa.Array) -> np.ndarray | None:
 
 
 def plain_values(column: pa.Array) -> np.ndarray:
-    """The numbers or truth values of ``column``; anything under a null. Not to be written to."""
+    """The numbers or bools of ``column``, arbitrary where null. Read-only."""
     kind = column.type
     if pa.types.is_boolean(kind):
         return _bits(column, column.buffers()[1]).view(np.bool_)
@@ -31,7 +31,7 @@ def plain_values(column: pa.Array) -> np.ndarray:
 
 
 def _bits(column: pa.Array, packed: pa.Buffer) -> np.ndarray:
-    """One bit for each row, as uint8."""
+    """One bit per row, as uint8."""
     begin, end = column.offset, column.offset + len(column)
     if begin == end:
         return np.zeros(0, np.uint8)

@@ -1,6 +1,6 @@
-"""The way of every event of a run, and the sums that must balance.
+"""The path of every event of a run, and the sums that must balance.
 
-A checker apart from the simulator, run after every simulation. The sums, in events:
+An independent check, made after every simulation. The sums, in events:
 
 * device: generated + made (intervals) = accepted + refused by the agent + forgotten at a restart
   + abstracted (readings that intervals stand for) + not yet polled;
@@ -29,19 +29,19 @@ class Account:
     """Events of one source, or of all; ``missing`` and ``refused`` follow from the others.
 
     Attributes:
-        generated: that happened on the device.
-        made: intervals of interval abstraction.
-        abstracted: readings that are not sent, as intervals stand for them.
-        accepted: numbered by the agent.
+        generated: events that happened on the device.
+        made: intervals from interval abstraction.
+        abstracted: readings that are not sent, because intervals replace them.
+        accepted: events numbered by the agent.
         refused_by_agent: by reason (``full``...).
-        forgotten: gone at a restart before they were polled.
-        not_polled: the run was over before the agent looked.
+        forgotten: lost at a restart before they were polled.
+        not_polled: the run ended before the agent polled them.
         up: links to the gateway, summed over the pool; a resent message enters again.
-        closed: came out of a link after its connection was closed.
+        closed: left a link after its connection was closed.
         under_way: still in a link at the end.
         delivered: given to the gateway.
         known: delivered, but logged before (resent or copied).
-        refused_by_gateway: broke a rule of the content.
+        refused_by_gateway: invalid content.
         unheard: in messages for which the gateway closed the connection.
         logged: in the arrival log.
     """
@@ -64,11 +64,11 @@ class Account:
 
     @property
     def missing(self) -> int:
-        """Numbered by the agent, and never logged."""
+        """Events that the agent numbered and that were never logged."""
         return self.accepted - self.logged
 
     def add(self, other: Account) -> None:
-        """Adds the numbers of another source."""
+        """Add the numbers of another source."""
         for name in ("generated", "made", "abstracted", "accepted", "forgotten", "not_polled",
                      "closed", "under_way", "delivered", "known", "refused_by_gateway", "unheard",
                      "logged"):  # fmt: skip
@@ -77,7 +77,7 @@ class Account:
         add_links(self.up, [other.up])
 
     def problems(self) -> list[str]:
-        """The sums that do not come out, as text."""
+        """The sums that do not balance, as texts."""
         refused = self.refused_by_agent.total()
         sums = {
             "generated + made = accepted + refused + forgotten + abstracted + not polled": (
@@ -105,7 +105,7 @@ class Account:
         ]
 
     def plain(self) -> dict[str, Any]:
-        """As plain data for the manifest; links in events and messages."""
+        """The account as plain data for the manifest; links in events and messages."""
         links = {name: getattr(self.up, name) for name in LINK_FIELDS}
         return {
             "generated": self.generated,
@@ -129,7 +129,7 @@ class Account:
 
 
 def add_links(total: LinkCounts, links: Iterable[LinkCounts]) -> None:
-    """Adds the counts of ``links`` to ``total``."""
+    """Add the counts of ``links`` to ``total``."""
     for each in links:
         for name in LINK_FIELDS:
             sums, other = getattr(total, name), getattr(each, name)
@@ -138,10 +138,10 @@ def add_links(total: LinkCounts, links: Iterable[LinkCounts]) -> None:
 
 
 def check_balance(accounts: dict[str, Account]) -> None:
-    """All sums of every source.
+    """Check all sums of every source.
 
     Raises:
-        ContractViolation: some event was made or lost unaccounted for: a bug, not bad luck.
+        ContractViolation: a sum does not balance, which is a programming error.
     """
     problems = [f"{name}: {text}" for name, each in accounts.items() for text in each.problems()]
     if problems:

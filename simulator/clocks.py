@@ -124,9 +124,9 @@ class StampingDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """A clock's frequency: ``rates_ppb[i]`` [ns/s] from ``starts_ns[i]`` after the origin on.
+    """Frequency of a clock: ``rates_ppb[i]`` [ns/s] from ``starts_ns[i]`` after the origin on.
 
-    ``gained_ns``: what it adds to the offset from the origin to the first row.
+    ``gained_ns``: its contribution to the offset from the origin to the first row.
     """
 
     starts_ns: np.ndarray
@@ -134,13 +134,13 @@ class Rates:
     gained_ns: int = 0
 
     def within(self, low_ns: int, high_ns: int) -> Rates:
-        """The same clock with the rows alone that hold between two instants after the origin."""
+        """The same clock with only the rows that hold between two instants after the origin."""
         low = max(int(np.searchsorted(self.starts_ns, low_ns, "right")) - 1, 0)
         high = max(int(np.searchsorted(self.starts_ns, high_ns, "right")), low + 1)
         if high - low == self.starts_ns.size:
             return self
         gained = self.gained_ns + int(_gains(self.starts_ns, self.rates_ppb)[:low].sum())
-        # Copies: views would keep what is left out.
+        # Copies: views would keep the omitted rows in memory.
         return Rates(self.starts_ns[low:high].copy(), self.rates_ppb[low:high].copy(), gained)
 
 
@@ -148,9 +148,9 @@ class Clock:
     """One clock of a device.
 
     Args:
-        settings: what it is like.
+        settings: its settings.
         origin_ns: the true time at which ``settings.offset_ns`` holds.
-        rates: its frequency (``draw_rates``); the skew alone if None.
+        rates: its frequency (``draw_rates``); None: the skew only.
 
     Raises:
         ContractViolation: the settings ask for wander and no rates are given.
@@ -171,14 +171,14 @@ class Clock:
         )
         self._starts, self._offsets, self._rates = _with_steps(settings, self._frequency)
         self._step = settings.resolution_ns
-        # Looked up number by number: a view gives plain integers, as a list does, in a quarter of
-        # its memory, which counts for a clock that wanders for weeks.
+        # For single look-ups: a view gives plain integers, like a list, with a quarter of the
+        # memory, which matters for a clock that wanders for weeks.
         self._start_view, self._offset_view = self._starts.data, self._offsets.data
         self._rate_view = self._rates.data
         self._tops = self._highest_readings()
         self._line = (0, 0, 0, 0, 0)
-        """Of the last reading: the true instants from which and until when its row of the table
-        holds, where the row begins, its offset and its rate."""
+        """Line of the last reading: the true instants between which it holds, its start, and its
+        offset and rate there."""
 
     def monotonic(self) -> Clock:
         """The device's timer: the same crystal, but never set, and exact to the nanosecond."""
@@ -194,8 +194,8 @@ class Clock:
 
     def read(self, true_ns: int) -> int:
         """The reading of the clock at ``true_ns``."""
-        # As true_ns - self.offset(true_ns): read several times at every message, mostly on the
-        # line of the reading before.
+        # As true_ns - self.offset(true_ns), but faster: called several times per message, mostly
+        # on the line of the previous reading.
         low, high, begin, offset, rate = self._line
         if not low <= true_ns < high:
             low, high, begin, offset, rate = self._line = self.line_at(true_ns)
@@ -203,11 +203,11 @@ class Clock:
         return reading - reading % self._step if self._step > 1 else reading
 
     def line_at(self, true_ns: int) -> tuple[int, int, int, int, int]:
-        """The line that tells what the clock shows around ``true_ns``, but for its resolution.
+        """The line that gives the clock's readings around ``true_ns``, without its resolution.
 
         Returns:
-            The true instants from which and until when it holds; where it begins, the offset there
-            and the rate [ns/s]: the clock shows ``true - offset - (true - begin) * rate // 1 s``.
+            The true instants between which it holds, its start, the offset there, and the rate
+            [ns/s]: the clock shows ``true - offset - (true - start) * rate // 1 s``.
         """
         starts, origin = self._start_view, self.origin_ns
         row = max(bisect_right(starts, true_ns - origin) - 1, 0)
@@ -221,7 +221,7 @@ class Clock:
         """``read`` of an int64 array, number for number."""
         since = true_ns - self.origin_ns
         row = np.maximum(np.searchsorted(self._starts, since, side="right") - 1, 0)
-        # Whole seconds and the rest apart: their product with the rate must stay within int64.
+        # Whole seconds and the rest separately: products with the rate must stay within int64.
         seconds, rest = np.divmod(since - self._starts[row], SECOND)
         rate = self._rates[row]
         reading = true_ns - (self._offsets[row] + seconds * rate + rest * rate // SECOND)
@@ -241,7 +241,7 @@ class Clock:
         row = max(bisect_right(self._start_view, since) - 1, 0)
         earliest = not_before_ns
         below = bisect_left(self._tops, goal)
-        if below > row:  # until there it reads less
+        if below > row:  # before it all readings are below the goal
             row = below
             earliest = max(self.origin_ns + self._start_view[row], not_before_ns)
         while True:
@@ -255,13 +255,13 @@ class Clock:
             earliest = max(border, not_before_ns)
 
     def _highest_readings(self) -> memoryview:
-        """Per row but the last what the clock does not exceed in it and before it."""
+        """Per row but the last, the highest reading of the clock up to its end."""
         gained = _gains(self._starts, self._rates)
         readings = self.origin_ns + self._starts[1:] - (self._offsets[:-1] + gained)
         return np.maximum.accumulate(readings).data
 
     def _solve(self, goal: int, row: int) -> int:
-        """The first true instant on line ``row``, prolonged both ways, that reads >= goal."""
+        """The first true instant on line ``row``, extended both ways, with a reading >= goal."""
         begin, offset, rate = self._start_view[row], self._offset_view[row], self._rate_view[row]
         base = self.origin_ns + begin
 
@@ -269,7 +269,7 @@ class Clock:
             return base + run - (offset + run * rate // SECOND)
 
         run = (goal - base + offset) * SECOND // (SECOND - rate)
-        # The division is exact but for flooring: the answer is at most some steps away.
+        # The division is exact except for flooring: the answer is at most a few steps away.
         while reads(run) >= goal:
             run -= 1
         while reads(run) < goal:
@@ -278,10 +278,10 @@ class Clock:
 
 
 class BothClocks:
-    """The two clocks of a device, read together at every message.
+    """The two clocks of a device, read together for every message.
 
     Args:
-        wall: stamps.
+        wall: the clock that stamps.
         timer: its timer (``Clock.monotonic``), exact to the nanosecond.
     """
 
@@ -311,12 +311,12 @@ class BothClocks:
 def draw_rates(settings: ClockSettings, horizon_ns: int, generator: np.random.Generator) -> Rates:
     """Skew plus a random walk: a normal step of ``wander_ppb`` at each wander period.
 
-    A clock that does not wander has no row for each period, but for those after its steps: their
-    offsets are floored to whole ns as those of a wandering clock are.
+    A clock without wander has no row per period except after its steps: their offsets are floored
+    to whole ns as those of a wandering clock are.
 
     Args:
         settings: the clock's.
-        horizon_ns: how long after the origin the frequency wanders; it stays as it is later.
+        horizon_ns: how long after the origin the frequency wanders; then it is constant.
         generator: the clock's own.
     """
     period_ns = settings.wander_period_ns
@@ -332,7 +332,7 @@ def draw_rates(settings: ClockSettings, horizon_ns: int, generator: np.random.Ge
 
 
 def _gains(starts_ns: np.ndarray, rates_ppb: np.ndarray) -> np.ndarray:
-    """What each row but the last adds to the offset until the next one [ns], int64."""
+    """Per row but the last, its contribution to the offset until the next one [ns], int64."""
     seconds, rest = np.divmod(np.diff(starts_ns), SECOND)
     gains: np.ndarray = seconds * rates_ppb[:-1] + rest * rates_ppb[:-1] // SECOND
     return gains
@@ -341,7 +341,7 @@ def _gains(starts_ns: np.ndarray, rates_ppb: np.ndarray) -> np.ndarray:
 def _with_steps(
     settings: ClockSettings, frequency: Rates
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The table of lines: starts, offsets at the starts, rates, cut at the steps as well."""
+    """The table of lines: starts, offsets and rates, also split at the steps."""
     at = np.array([step.at_ns for step in settings.steps], np.int64)
     by = np.array([step.by_ns for step in settings.steps], np.int64)
     borders, rate = frequency.starts_ns, frequency.rates_ppb

@@ -1,8 +1,8 @@
 """Estimated cost of a run: messages, frames of the log, processor time and memory.
 
-Most of a long run of few events is idle agents: each promises progress every ``heartbeat``, asks
-for the time every ``sync.resync``, and the gateway writes silence down every ``tick_every`` into a
-frame of its own. All of that is in the arrival log, so none of it can be left out.
+Most of the cost of a long run with few events comes from idle agents: each promises progress every
+``heartbeat``, asks for the time every ``sync.resync``, and the gateway records silence every
+``tick_every`` in a separate frame. All of it is in the arrival log, so none can be omitted.
 
 >>> from slackwater.simulator.scenario import read_scenario
 >>> week = read_scenario({
@@ -24,32 +24,32 @@ from slackwater.simulator.scenario import Scenario, SourceSettings
 from slackwater.simulator.workload import Span, expected_events
 
 FRAME_S: Final = 0.0009
-"""Of processor time for a frame with a few rows: made, written, hashed, read again and answered."""
+"""Processor time of a frame with a few rows: made, written, hashed, read again and answered."""
 MESSAGE_S: Final = 0.00008
-"""A message or a datagram from its making to what its receiver does about it."""
+"""Processor time of a message or datagram, from its creation to the receiver's reaction."""
 EVENT_S: Final = 0.00005
 LOOK_S: Final = 0.00001
-"""At a clock that somebody may have set."""
+"""Processor time of a check whether a clock was set."""
 EVENT_BYTES: Final = 500
-"""Of an event until its run is scored: its truth, and its name among the answers'."""
+"""Memory of an event until its run is scored: its truth, and its name in the answers."""
 LINE_BYTES: Final = 48
-"""Of one period of a clock that wanders: a row of two tables."""
+"""Memory of one period of a wandering clock: a row of two tables."""
 BASE_BYTES: Final = 400 << 20
-"""The program, and the log's frames that are not on disk yet."""
+"""Memory of the program, and of frames of the log that are not on disk yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """About how much a run has of everything.
+    """Estimated cost of a run.
 
     Attributes:
-        events: that workloads make, where known beforehand.
-        heartbeats: promises of idle agents, and the acks of them.
-        exchanges: datagrams of the time sync.
-        others: messages with events, and the acks of them.
-        looks: at clocks that are set, or that tick coarsely.
+        events: made by workloads, as far as known in advance.
+        heartbeats: promises of idle agents, and their acks.
+        exchanges: datagrams of time sync.
+        others: messages with events, and their acks.
+        looks: checks of clocks that may be set or have a coarse resolution.
         frames: of the arrival log.
-        lines: rows of the tables of clocks that wander.
+        lines: rows of the tables of wandering clocks.
     """
 
     events: int
@@ -62,25 +62,25 @@ class Cost:
 
     @property
     def messages(self) -> int:
-        """All that goes over links."""
+        """All messages over links."""
         return self.heartbeats + self.exchanges + self.others
 
     @property
     def seconds(self) -> float:
-        """Of processor time, on a core of 2020."""
+        """Processor time [s] on a core of 2020."""
         said = MESSAGE_S * self.messages + LOOK_S * self.looks
         return FRAME_S * self.frames + said + EVENT_S * self.events
 
     @property
     def bytes(self) -> int:
-        """Of memory, at most at one time."""
+        """Largest memory."""
         return BASE_BYTES + EVENT_BYTES * self.events + LINE_BYTES * self.lines
 
 
 def cost_of(scenario: Scenario) -> Cost:
-    """What a run of ``scenario`` will take.
+    """Estimate the cost of a run of ``scenario``.
 
-    Events of machines, and of workloads that do not say how many they have, are not counted.
+    Events of machines, and of workloads without a known number, are not counted.
     """
     sites: dict[str, list[SourceSettings]] = {}
     for source in scenario.sources:
@@ -89,7 +89,7 @@ def cost_of(scenario: Scenario) -> Cost:
 
 
 def _of_site(scenario: Scenario, sources: Iterable[SourceSettings]) -> tuple[int, ...]:
-    """The fields of ``Cost``."""
+    """The fields of ``Cost`` for one site."""
     events = beats = exchanges = others = looks = lines = 0
     lives = [scenario.life(source) for source in sources]
     for source, (_, alive_ns) in zip(sources, lives, strict=True):
@@ -97,7 +97,7 @@ def _of_site(scenario: Scenario, sources: Iterable[SourceSettings]) -> tuple[int
         events += count
         polls = min(count, alive_ns // source.poll_ns) if source.poll_ns else count
         others += 2 * polls
-        if source.heartbeat_ns:  # an event takes the place of one
+        if source.heartbeat_ns:  # an event replaces a heartbeat
             beats += 2 * max(alive_ns // source.heartbeat_ns - polls, 0)
         exchanges += 2 * source.sync.attempts * (alive_ns // source.sync.resync_ns + 1)
         watch_ns = watched_if_set(source.sync, source.clock).watch_ns
@@ -105,7 +105,7 @@ def _of_site(scenario: Scenario, sources: Iterable[SourceSettings]) -> tuple[int
         if source.clock.wander_ppb:
             lines += (alive_ns + scenario.drain_ns) // source.clock.wander_period_ns
     place, someone_ns = scenario.gateway, sum(high - low for low, high in _together(lives))
-    # A frame is open from its first record on: that is the next message, or in silence a tick.
+    # A frame is open from its first record: the next message or, in silence, a tick.
     first_ns = someone_ns // max((beats + others) // 2, 1)
     if place.tick_every_ns:
         first_ns = min(first_ns, place.tick_every_ns // 2)
@@ -114,7 +114,7 @@ def _of_site(scenario: Scenario, sources: Iterable[SourceSettings]) -> tuple[int
 
 
 def _together(lives: Iterable[Span]) -> Iterator[tuple[int, int]]:
-    """The times in which some of them is, one after the other."""
+    """The union of the lives as disjoint intervals, in order."""
     low = high = 0
     for start_ns, length_ns in sorted(lives):
         if start_ns > high:

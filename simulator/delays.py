@@ -1,9 +1,9 @@
-"""Models of one-way delay: one small class per law, found by name in ``DELAY_MODELS``.
+"""Models of one-way delay: one small class per distribution, found by name in ``DELAY_MODELS``.
 
-A model is a frozen dataclass of settings with a method ``bend(normals)`` that turns standard
-normals into delays [ns, float64]; ``DrawnDelay`` draws them in batches and hands out whole
-nanoseconds. The correlation of neighbouring delays is a setting of its own, independent of the
-law. A delay read from a recording in its own time order is ``simulator.recorded``.
+A model is a frozen dataclass of settings with a method ``bend(normals)`` that converts standard
+normals to delays [ns, float64]; ``DrawnDelay`` draws them in batches and returns whole nanoseconds.
+The correlation of successive delays is a separate setting. Delays in the time order of a recording
+are in ``simulator.recorded``.
 
 >>> from slackwater.simulator.seeds import Seeds
 >>> model = Uniform(low_ns=10, high_ns=20)
@@ -24,21 +24,21 @@ from slackwater.simulator.settings import check, parse_share, parsed_by
 
 BATCH: Final = 1024
 DELAY_MAX_NS: Final = 10**15
-"""11 days: a draw beyond it (a heavy tail without a cap) is cut here."""
+"""11 days: larger draws (a heavy tail without a cap) are cut to this."""
 
 
 class DelayModel(Protocol):
-    """Settings of one law; adding one is this class and one line in ``DELAY_MODELS``."""
+    """Settings of one distribution; a new one needs this class and one line in ``DELAY_MODELS``."""
 
     def bend(self, normals: np.ndarray) -> np.ndarray:
-        """Delays [ns, float64] of the law from equally many standard normals, monotone in them."""
+        """Delays [ns, float64] from equally many standard normals, monotone in them."""
 
 
 class Delay(Protocol):
     """A running source of delays."""
 
     def sample(self, send_ns: int) -> int:
-        """The delay [ns] >= 0 of a message sent at true time ``send_ns`` (in order of time)."""
+        """The delay [ns] >= 0 of a message sent at true time ``send_ns``; call in order of time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Uniform:
 class Exponential:
     """``min_ns`` plus an exponential: the mean of all is ``mean_ns``.
 
-    (Cutting an exponential of that mean at the minimum would make the mean larger than asked.)
+    (Cutting an exponential of that mean at the minimum would increase the mean.)
     """
 
     min_ns: int
@@ -117,7 +117,7 @@ class Pareto:
         check(self.shape > 0, "shape", "must be positive")
 
     def bend(self, normals: np.ndarray) -> np.ndarray:
-        # In logarithms, so that a small shape cannot overflow on its way to the cut.
+        # In logarithms, so that a small shape cannot overflow before the cut.
         longer = np.minimum(-np.log(survival(normals)) / self.shape, np.log(self.max_ns))
         return np.asarray(np.minimum(self.min_ns * np.exp(longer), float(self.max_ns)))
 
@@ -168,9 +168,9 @@ class DrawnDelay:
     """Whole nanoseconds of ``model``, drawn in batches.
 
     Args:
-        model: the law.
-        generator: the component's own; the batch size is part of no result.
-        correlation: of neighbouring draws' normals, in [0, 1).
+        model: the distribution.
+        generator: the component's own; the batch size does not affect results.
+        correlation: of successive draws' normals, in [0, 1).
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class DrawnDelay:
         self._left: list[int] = []
 
     def take(self, count: int) -> np.ndarray:
-        """The next ``count`` delays, int64 ns; not to be mixed with ``sample``."""
+        """The next ``count`` delays, int64 ns; do not mix with ``sample``."""
         drawn = np.rint(self._model.bend(self._normals.draw(count)))
         return np.asarray(np.clip(drawn, 0, DELAY_MAX_NS), np.int64)
 

@@ -1,8 +1,8 @@
-"""A device: its clocks, its events, and the very agent that would run on it.
+"""A device: its clocks, its events, and the same agent that runs on real devices.
 
-The agent collects events for ``poll_ns`` and emits them as one message. Polls are spaced in true
-time: what a crystal's error does to 20 ms nobody can see. All timers of the session run on the
-device's monotonic clock.
+The agent collects events for ``poll_ns`` and emits them as one message. Polls are equidistant in
+true time, because the effect of a clock error on 20 ms is negligible. All timers of the session run
+on the device's monotonic clock.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from slackwater.simulator.scenario import SourceSettings
 from slackwater.simulator.workload import AttributeViews, Span
 
 COLUMN_BYTES: Final = 9
-"""Of one row of one attribute, at most: 8 bytes and a mask."""
+"""Most bytes of one row of one attribute: 8 bytes and a mask."""
 
 
 def watched_if_set(sync: SyncSettings, clock: ClockSettings) -> SyncSettings:
-    """Settings that do the same without a look each second at a clock that nobody sets.
+    """Equivalent settings without periodic checks of a clock that is never set.
 
-    It never jumps by more than its resolution, which is within the bound of any offset. In a week
-    with few messages the looks took three quarters of the time.
+    Such a clock never jumps by more than its resolution, which is within the bound of any offset.
+    In a week with few messages the checks took three quarters of the time.
     """
     steady = not clock.steps and clock.resolution_ns < sync.precision_ns
     return replace(sync, watch_ns=0) if steady else sync
@@ -56,11 +56,11 @@ class Device:
         feed: its events.
         network: its links.
         cookies: random 64-bit numbers for the time sync.
-        span: when events happen.
+        span: true time in which events happen.
         life: from when it is switched on until it is switched off.
         phase_ns: of the polls.
         promise_phase: of the promises (``PromiseSettings``).
-        settled: called when the session is done or has failed for good.
+        settled: called when the session is done or has failed permanently.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Device:
         ``abstracted`` (readings that are not sent), ``made`` (intervals); ``bytes``: sent on
         connections."""
         self.refused: Counter[str] = Counter()
-        """Events that the session did not take, by reason."""
+        """Events that the session refused, by reason."""
         self.sessions: list[AgentSession] = []
-        """One per incarnation; the last one is running."""
+        """One session per incarnation; the last one is running."""
         self._env = env
         timer = clock.monotonic()
         self._clocks = BothClocks(clock, timer)
@@ -123,15 +123,15 @@ class Device:
 
     @property
     def session(self) -> AgentSession:
-        """The session of the present incarnation."""
+        """The session of the current incarnation."""
         return self.sessions[-1]
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more will come of this device."""
+        """Whether the device will send nothing more."""
         return bool(self.sessions) and self.session.state.ended and not self.network.busy
 
-    # --- what the network calls
+    # --- calls of the network
 
     def opened(self, connection: Connection) -> None:
         if self._open.get(connection.number) is connection:
@@ -193,7 +193,7 @@ class Device:
         self._carry_out()
 
     def _restart(self, _: Any) -> None:
-        """Power off and on: connections break, what was not sent or not polled is gone."""
+        """Power off and on: connections break, and unsent and unpolled events are lost."""
         if not self.sessions or self.session.state.ended:
             return
         for connection in self._open.values():
@@ -205,13 +205,13 @@ class Device:
         self._start(None)
 
     def _forget(self, _: Any = None) -> None:
-        """What has happened and was not polled, nobody has."""
+        """Drop events that have happened and were not polled."""
         for part in self.feed.take(self._env.now - self._read_out_ns):
             self.counts["polled"] += part.high - part.low
             self.counts["forgotten"] += part.high - part.low
 
     def _plan(self, _: Any = None) -> None:
-        """Waits for the poll that finds the next event, or for the end."""
+        """Schedule the poll that finds the next event, or the end."""
         due_ns, poll_ns = self.feed.due_ns, self.settings.poll_ns
         due_ns = None if due_ns is None else due_ns + self._read_out_ns
         if due_ns is None or (self.settings.off_ns is not None and due_ns > self._off_ns):
@@ -262,7 +262,7 @@ class Device:
             self.refused[reason] += rows
 
     def _stamped(self, clock: FollowedClock, part: OpenBatch, now: Now) -> list[str]:
-        """The clock that stamped each event; its bounds are said first."""
+        """The clock that stamped each event; its bounds are reported first."""
         ts = part.stamped.ts[part.low : part.high].tolist()
         clock.add_message(now.mono_ns, max(ts), self._grain_ns)
         named = [clock.name_of(each) for each in ts]
@@ -279,7 +279,7 @@ class Device:
         self._tell(now)
 
     def _tell(self, now: Now) -> None:
-        """Begins and intervals that the abstraction has made."""
+        """Send begins and intervals from the abstraction."""
         for stream, made in self._abstraction.outputs():
             rows = []
             for each in made:
@@ -329,7 +329,7 @@ class Device:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Does what the session asks for, and waits for its next deadline."""
+        """Execute the session's outputs, and set an alarm for its next deadline."""
         self._send()
         self._wait()
         if not self.reported and self.session.state.ended:
@@ -367,7 +367,7 @@ class Device:
 
 
 def _named(clocks: Sequence[str], part: OpenBatch, low: int, high: int) -> EventBatch:
-    """Events [low, high) of a batch with the clock that stamped each."""
+    """Events [low, high) of a batch, with the clock that stamped each."""
     names = list(dict.fromkeys(clocks))
     codes = np.array([names.index(name) for name in clocks], "<i4").tobytes()
     return EventBatch(

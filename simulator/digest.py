@@ -1,8 +1,8 @@
-"""A hash of an arrival log's content, for "the same seed gives the same log".
+"""A hash of an arrival log's content, to compare runs with the same seed.
 
-Over the frames' canonical content: per frame the site, and per column its name, its values and
-where it is null. Bytes that carry no meaning (padding, values under a null, the order and the
-unused entries of a dictionary) do not count; where frames are cut does.
+It covers the frames' canonical content: per frame the site, and per column its name, its values and
+its nulls. Bytes without meaning (padding, values under a null, the order and the unused entries of
+a dictionary) do not count; the boundaries of frames do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class FrameDigest:
         self._hash = hashlib.sha256()
 
     def add(self, frame: Frame) -> None:
-        """The next frame of the log."""
+        """Add the next frame of the log."""
         batch = frame.batch
         self._texts("frame", frame.site, str(batch.num_rows))
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -55,7 +55,7 @@ class FrameDigest:
         self._hash.update(values.tobytes())
 
     def _words(self, words: list[str], codes: np.ndarray) -> None:
-        """A column of texts by their places among those that it has, in alphabetical order."""
+        """Hash a column of texts by their ranks among the texts in use, in alphabetical order."""
         used = np.flatnonzero(np.bincount(codes, minlength=len(words)))
         texts = [words[code] for code in used]
         order = sorted(range(len(texts)), key=texts.__getitem__)

@@ -1,8 +1,8 @@
-"""The events of one device, handed to its agent as they become due.
+"""The events of one device, given to its agent as they become due.
 
-Batches of the workload are pulled lazily, and stamped by the device's clock and packed for the
-agent as a whole (a reading is a pure function of true time, so that is the same as stamping each
-event when it happens); the agent then takes slices.
+Batches of the workload are pulled lazily. Each is stamped by the device's clock and packed for the
+agent as a whole (a reading is a pure function of true time, so the result is the same as stamping
+each event when it happens); the agent then takes slices.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from slackwater.simulator.truth import StampedBatch
 from slackwater.simulator.workload import AttributeViews, Batch
 
 _NAMES_MAX: Final = 32
-"""Sizes of messages are kept for batches with so few names; others have ever new ones."""
+"""Message sizes are cached for batches with at most this many names; others differ each time."""
 
 
 @dataclass(slots=True, eq=False)
 class OpenBatch:
-    """A batch with rows that were not taken; rows ``low`` to ``high`` were taken last.
+    """A batch with rows that were not taken yet; rows ``low`` to ``high`` were taken last.
 
-    ``batch``: the batch as the agent takes it, to be cut; ``columns``: its attributes, of a stream
-    that is read on the device; ``due_ns``: of each row.
+    ``batch``: the agent's form, to be cut; ``columns``: its attributes, for streams that the device
+    abstracts; ``due_ns``: of each row.
     """
 
     stamped: StampedBatch
@@ -40,13 +40,13 @@ class OpenBatch:
 
 
 class DeviceFeed:
-    """What has happened on a device and was not taken yet.
+    """The events of a device that the agent has not taken yet.
 
     Args:
         batches: of the workload, in order of their first due times.
         clock: the device's wall clock, which stamps.
-        streams: of the batches, in the order in which the agent announces them.
-        read: names of streams that are read on the device.
+        streams: streams of the batches, in the order in which the agent declares them.
+        read: names of streams that the device abstracts.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class DeviceFeed:
         read: Container[str] = (),
     ) -> None:
         self.generated: list[StampedBatch] = []
-        """Everything pulled so far, for the truth table."""
+        """All batches pulled so far, for the truth table."""
         self._batches = batches
         self._clock = clock
         self._streams = {schema.name: (place, schema) for place, schema in enumerate(streams)}
@@ -68,12 +68,12 @@ class DeviceFeed:
         """When the first event of ``_ahead`` is due."""
         self._ahead = self._pull()
         self.due_ns: int | None = self._ahead_ns
-        """True instant at which the device has its next event; None: there is none."""
+        """True instant of the device's next event; None: there is none."""
 
     def take(self, now_ns: int) -> list[OpenBatch]:
-        """All that is due at true time ``now_ns``, batch by batch; each event once.
+        """All events due at true time ``now_ns``, batch by batch; each event once.
 
-        What it gives tells the rows until the next call.
+        The returned batches give the rows until the next call.
         """
         while self._ahead_ns is not None and self._ahead_ns <= now_ns:
             assert self._ahead is not None
@@ -115,7 +115,7 @@ class DeviceFeed:
             types=batch.types,
             attrs=columns.attrs(0, stamped.ts.size),
         )
-        batch.attrs = {}  # from here on only the agent needs them
+        batch.attrs = {}  # only the agent's form is needed from here on
         self.generated.append(stamped)
         read = columns if batch.stream in self._read else None
         whole = EventBatch(data, schema.name, self._sizes_of(data))
@@ -124,7 +124,7 @@ class DeviceFeed:
         return opened
 
     def _sizes_of(self, data: Data) -> dict[int, int] | None:
-        """Sizes of messages by their rows, for all batches with messages of equal length."""
+        """Message sizes by number of rows, shared by batches with messages of equal length."""
         texts = [each for each in (data.types, *data.attrs) if isinstance(each, Texts)]
         if sum(len(each.names) for each in texts) > _NAMES_MAX:
             return None
@@ -134,7 +134,7 @@ class DeviceFeed:
 
 
 def _shape(column: Values | Texts | None) -> object:
-    """All that counts for how long a column is on the wire, but for its rows."""
+    """All that determines the length of a column on the wire, except its rows."""
     if column is None:
         return None
     if isinstance(column, Texts):

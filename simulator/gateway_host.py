@@ -1,7 +1,7 @@
-"""The gateway on virtual time: the very core that runs on a receiver's machine.
+"""The gateway on virtual time: the same core that runs on a real machine.
 
-The engine's clock is true time unless the scenario gives it an error of its own; arrival times
-and the gateway's NTP answers come from that clock.
+The engine's clock is true time unless the scenario gives it an error; arrival times and the
+gateway's NTP answers come from that clock.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class GatewayHost:
 
     Args:
         env: virtual time.
-        start: makes a gateway that knows what the log says.
+        start: makes a gateway that knows the content of the log.
         clock: the engine's clock.
-        restarts_ns: true instants at which the gateway stops in good order and starts again.
+        restarts_ns: true instants at which the gateway stops in order and starts again.
     """
 
     def __init__(
@@ -57,21 +57,21 @@ class GatewayHost:
         return found
 
     def start(self) -> None:
-        """Starts the core's timers."""
+        """Start the core's timers."""
         self._wake()
 
     def finish(self) -> None:
-        """Writes what the core still holds."""
+        """Write everything that the core still has."""
         self.core.finish(self._now())
-        self.core.outputs()  # acks that nobody hears any more
+        self.core.outputs()  # acks that no device receives any more
 
     def silence(self, site: str) -> Frame:
-        """A frame that says that nothing has come until now."""
+        """A frame that records silence until now."""
         builder = FrameBuilder(site)
         builder.tick(self._now())
         return builder.build()
 
-    # --- what the network calls
+    # --- calls of the network
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection.key] = connection
@@ -119,7 +119,7 @@ class GatewayHost:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """Does what the core asks for, and waits for its next deadline."""
+        """Execute the core's outputs, and set an alarm for its next deadline."""
         self._answer()
         self._alarm.set(self.core.next_wake())
 

@@ -1,8 +1,8 @@
-"""A link in one direction: when, how often and whether a message comes out at the other end.
+"""A link in one direction: whether, when and how many times a message arrives at the other end.
 
-The link is an object of its own; sender and receiver know nothing of delay (SimPy's ``Cable``).
-It is sans-IO: ``transmit`` answers with the instants of arrival, the world schedules them. The
-way of a message, in this order:
+The link is a separate object; sender and receiver know nothing about delay (SimPy's ``Cable``). It
+is sans-IO: ``transmit`` returns the instants of arrival, the world schedules them. The steps for a
+message, in this order:
 
 1. outage: a message that enters during one is lost;
 2. loss model;
@@ -12,11 +12,11 @@ way of a message, in this order:
 5. delay; with ``fifo`` no message of a connection overtakes an earlier one.
 
 ``reliable`` links behave like TCP: a loss (1, 2) costs a retransmission timeout that doubles
-from attempt to attempt, a full queue makes the sender wait, and nothing is copied, so that
-nothing is lost; later messages of the connection wait behind it. Retransmissions do not pass the
-queue again. On other links the caller says of each message whether it ``may_fail``: the network
-makes losses of messages with events and of datagrams; greetings, reports and acks get through, as
-with real devices, where events are lost in queues and not by TCP.
+from attempt to attempt, a full queue makes the sender wait, and nothing is copied, so that nothing
+is lost; later messages of the connection wait behind it. Retransmissions do not pass the queue
+again. On other links the caller states for each message whether it ``may_fail``: the network allows
+losses of messages with events and of datagrams; HELLOs, reports and acks always arrive, as with
+real devices, where events are lost in queues and not by TCP.
 
 >>> from slackwater.simulator.seeds import Seeds
 >>> settings = LinkSettings(delay=Constant(delay_ns=100), rate_bytes_per_s=10**9, queue_bytes=50)
@@ -39,7 +39,7 @@ from slackwater.simulator.settings import check, parse_many, parse_share, parsed
 
 SECOND: Final = 10**9
 RETRANSMISSIONS_MAX: Final = 100
-"""Then the connection counts as broken and the message as lost."""
+"""After this many, the connection counts as broken and the message as lost."""
 RETRANSMIT_TIMEOUT_MAX_NS: Final = 60 * SECOND
 
 
@@ -104,7 +104,7 @@ class LinkSettings:
         check(self.queue_bytes > 0, "queue_bytes", "must be positive")
 
     def datagrams(self) -> LinkSettings:
-        """The same path for datagrams: each for itself, nothing sent again."""
+        """The same path for datagrams: independent, and never sent again."""
         return replace(self, fifo=False, reliable=False)
 
 
@@ -130,8 +130,8 @@ class LinkCounts:
 
     Attributes:
         entered: given to ``transmit``.
-        left: arrivals announced, copies included.
-        copied: extra arrivals made by duplication.
+        left: arrivals returned, including copies.
+        copied: additional arrivals by duplication.
         lost: by the loss model (or, on a reliable link, by a broken connection).
         cut: by an outage.
         queue_dropped: no room in the queue.
@@ -152,7 +152,7 @@ class LinkCounts:
         """In minus out: entered + copied - left - lost - cut - queue_dropped.
 
         Returns:
-            The sum in messages and in events; (0, 0) unless there is a bug.
+            The sum in messages and in events; (0, 0) unless there is a programming error.
         """
         gain = (self.entered, self.copied)
         gone = (self.left, self.lost, self.cut, self.queue_dropped)
@@ -177,7 +177,7 @@ class Bottleneck:
         self._free_ns = 0
 
     def full(self, now_ns: int, size_bytes: int) -> bool:
-        """Whether ``size_bytes`` more find no room; an empty queue takes any message."""
+        """Whether ``size_bytes`` more do not fit; an empty queue takes any message."""
         if self._rate is None or self._free_ns <= now_ns:
             return False
         waiting = -(-(self._free_ns - now_ns) * self._rate // SECOND)
@@ -195,11 +195,11 @@ class Link:
     """One connection in one direction.
 
     Args:
-        settings: what it is like.
+        settings: of this direction.
         seeds: gives the link its generators, ``NAME/delay``, ``NAME/loss``, ``NAME/copy``.
         name: of this connection and direction, unique in the world.
         place: start of time and directory of recordings.
-        bottleneck: shared with the other connections of this direction; its own if None.
+        bottleneck: shared with the other connections of this direction; None: its own.
     """
 
     def __init__(
@@ -224,19 +224,19 @@ class Link:
         self._copy = Bernoulli(settings.duplicate).build(seeds.generator(f"{name}/copy"))
         self._bottleneck = bottleneck or Bottleneck(settings)
         self._latest_ns = 0
-        # Most links of most scenarios only delay: said once, not found out at each message.
+        # Most links only delay: determined once, not for each message.
         self._only_delays = not settings.outages and settings.rate_bytes_per_s is None
         self._only_delays &= settings.loss == Bernoulli() and not settings.duplicate
 
     def transmit(
         self, now_ns: int, size_bytes: int, events: int, may_fail: bool = True
     ) -> tuple[int, ...]:
-        """Takes a message at true time ``now_ns`` (calls in order of time).
+        """Take a message at true time ``now_ns``; call in order of time.
 
         Args:
             now_ns: when it enters.
             size_bytes: its size, for the bottleneck.
-            events: in it, for the counts.
+            events: number of its events, for the counts.
             may_fail: False: it passes as on a reliable link.
 
         Returns:
@@ -270,7 +270,7 @@ class Link:
         return arrivals
 
     def _entry(self, now_ns: int, events: int, reliable: bool) -> int | None:
-        """When the attempt that gets through enters the link; None when none does."""
+        """When the successful attempt enters the link; None if there is none."""
         settings, counts = self.settings, self.counts
         at_ns, wait_ns = now_ns, settings.retransmit_timeout_ns
         for _ in range(RETRANSMISSIONS_MAX):
@@ -295,5 +295,5 @@ class Link:
         return at_ns
 
     def close(self, now_ns: int) -> int:
-        """When the other end hears that the connection was closed: after all that was sent."""
+        """When the other end learns that the connection was closed: after all that was sent."""
         return max(now_ns + self._delay.sample(now_ns), self._latest_ns)

@@ -1,7 +1,7 @@
 """Models of loss: which messages a link loses, found by name in ``LOSS_MODELS``.
 
-A loss model says for each message that enters the link, in order, whether it is lost. Scheduled
-outages and full queues are the link's own affair (``simulator.links``).
+A loss model decides for each message that enters the link, in order, whether it is lost. Scheduled
+outages and full queues belong to the link (``simulator.links``).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class Loss(Protocol):
 
 
 class LossSettings(Protocol):
-    """Settings of one model; adding one is this class and one line in ``LOSS_MODELS``."""
+    """Settings of one model; a new one needs this class and one line in ``LOSS_MODELS``."""
 
     @property
     def mean(self) -> float:
         """Long-run share of lost messages."""
 
     def build(self, generator: np.random.Generator) -> Loss:
-        """The running process, drawing from ``generator`` only."""
+        """The running process, which draws from ``generator`` only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The network between one device and the gateway: connections and datagrams over links.
 
 Each connection number of the agent's pool has its own link in each direction; all numbers of a
-direction share the bottleneck. A connection that is closed and opened again keeps its links but
-is a new ``Connection``: what is still under way on the old one reaches nobody, and is counted.
+direction share the bottleneck. A connection that is closed and opened again keeps its links but is
+a new ``Connection``: messages still under way on the old one are not delivered, and are counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slackwater.simulator.links import Bottleneck, Link, LinkSettings, Place, Ta
 from slackwater.simulator.seeds import Seeds
 
 HANDSHAKE_BYTES: Final = 60
-"""A bare TCP segment: what opening a connection sends in each direction."""
+"""Size of a bare TCP segment, sent in each direction to open a connection."""
 _PREFIX_BYTES: Final = 4
 _DATA_HEADS: Final = (b"\x99\x02", b"\x9a\x02")
 """Messages with nine fields, ten if they name clocks; the first is DATA
@@ -49,7 +49,7 @@ class Fates:
     Attributes:
         closed: arrived at the gateway after its connection was closed.
         delivered: reached the gateway's core.
-        under_way: given to a link and not come out yet.
+        under_way: given to a link and not arrived yet.
     """
 
     closed: Tally = field(default_factory=Tally)
@@ -68,7 +68,7 @@ class Network:
         connections: size of the pool.
         place: start of time and directory of recordings.
         gateway: the other end.
-        patience_ns: after so long the device gives up opening a connection.
+        patience_ns: time after which the device gives up opening a connection.
     """
 
     def __init__(
@@ -103,18 +103,18 @@ class Network:
         return self.fates.under_way.events > 0
 
     def connect(self, number: int, agent: AgentSide) -> Connection:
-        """Opens connection ``number``; ``agent.opened`` or ``agent.closed`` follows."""
+        """Open connection ``number``; ``agent.opened`` or ``agent.closed`` follows."""
         self._opened += 1
         return Connection(self, number, (self.name, self._opened), agent)
 
     def ask(self, data: bytes, agent: AgentSide) -> None:
-        """Sends a datagram of the device."""
+        """Send a datagram of the device."""
         self.agent = agent
         for at_ns in self._ask.transmit(self.env.now, len(data), 0):
             self.env.call_at(at_ns, self._deliver_request, data)
 
     def answer(self, data: bytes) -> None:
-        """Sends a datagram of the gateway to the device."""
+        """Send a datagram of the gateway to the device."""
         for at_ns in self._answer.transmit(self.env.now, len(data), 0):
             self.env.call_at(at_ns, self._deliver_answer, data)
 
@@ -127,7 +127,7 @@ class Network:
 
 
 class Connection:
-    """One opening of one connection of a pool; ``key`` is what the gateway's core calls it."""
+    """One opening of one connection of a pool; ``key``: its name in the gateway's core."""
 
     def __init__(self, network: Network, number: int, key: Hashable, agent: AgentSide) -> None:
         self.network = network
@@ -146,7 +146,7 @@ class Connection:
         self._env.call_at(self._env.now + network.patience_ns, self._waited)
 
     def send_up(self, data: bytes | BatchSlice, size_bytes: int) -> None:
-        """One message of the agent, so long."""
+        """Send one message of the agent of size ``size_bytes``."""
         events = data.rows if isinstance(data, BatchSlice) else rows_in(data)
         env, waiting = self._env, self._under_way
         for at_ns in self._up.transmit(env.now, size_bytes, events, events > 0):
@@ -155,18 +155,18 @@ class Connection:
             env.call_at(at_ns, self._came_up, (data, events))
 
     def send_down(self, data: bytes) -> None:
-        """Some bytes of the gateway."""
+        """Send bytes of the gateway."""
         for at_ns in self._down.transmit(self._env.now, len(data), 0, may_fail=False):
             self._env.call_at(at_ns, self._came_down, data)
 
     def close_from_agent(self) -> None:
-        """The device closes; the gateway hears of it after everything that was sent."""
+        """Close from the device; the gateway learns of it after everything that was sent."""
         self._open_at_agent = False
         self._given_up = True
         self._env.call_at(self._up.close(self._env.now), self._close_came_up)
 
     def close_from_gateway(self) -> None:
-        """The gateway closes; the device hears of it after everything that was sent."""
+        """Close from the gateway; the device learns of it after everything that was sent."""
         self._open_at_gateway = False
         self._env.call_at(self._down.close(self._env.now), self._close_came_down)
 
@@ -218,9 +218,9 @@ class Connection:
 
 
 def rows_in(message: bytes) -> int:
-    """How many events a message of the wire holds: the fourth field of a DATA message, else 0.
+    """Number of events in a wire message: the fourth field of a DATA message, else 0.
 
-    Read here by hand, since every message passes and only this number is wanted.
+    Parsed here, because every message passes and only this number is needed.
     """
     if message[_PREFIX_BYTES : _PREFIX_BYTES + 2] not in _DATA_HEADS:
         return 0

@@ -1,7 +1,7 @@
-"""Correlated standard normals, and the tail probability that turns them into other laws.
+"""Correlated standard normals, and the tail probability that maps them to other distributions.
 
-The delay models take standard normals and bend them to their own law (a Gaussian copula): one
-AR(1) recursion then gives every model correlated jitter with its own distribution unchanged.
+Delay models convert standard normals to their own distribution (a Gaussian copula): one AR(1)
+recursion then gives every model correlated jitter with its distribution unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Normals:
     """A stationary AR(1) sequence of standard normals, drawn in batches.
 
     Args:
-        generator: where the innovations come from.
+        generator: source of the innovations.
         correlation: of neighbours, in [0, 1); 0 = independent.
     """
 
@@ -30,7 +30,7 @@ class Normals:
         self._last: float | None = None
 
     def draw(self, count: int) -> np.ndarray:
-        """The next ``count`` >= 1 values, float64; cutting the sequence changes none of them."""
+        """The next ``count`` >= 1 values, float64, independent of how calls split the sequence."""
         fresh = self._generator.standard_normal(count)
         if not self._correlation:
             return fresh
@@ -43,7 +43,7 @@ class Normals:
 
 
 def survival(normals: np.ndarray) -> np.ndarray:
-    """P(Z > z) of each value, exact far into the upper tail; always in (0, 1]."""
+    """P(Z > z) of each value, exact far into the upper tail; in (0, 1]."""
     return np.asarray(_survival(normals))
 
 

@@ -1,9 +1,9 @@
-"""Delays from a recording: resampled like any law, or read in the recording's own time order.
+"""Delays from a recording: resampled as a distribution, or in the recording's time order.
 
-``net_cicv5g`` (CICV5G, Zenodo 10.5281/zenodo.17475688) holds round trips of a moving car over
-5G, at 10 to 100 Hz; half a round trip stands for one way. ``RecordedDelay`` keeps bursts and
-fades as they came: a message sent at virtual time t gets the delay measured at the same distance
-into the recording, which is repeated when it is shorter than the run.
+``net_cicv5g`` (CICV5G, Zenodo 10.5281/zenodo.17475688) holds round trips of a moving car over 5G,
+at 10 to 100 Hz; half a round trip is used as one way. ``RecordedDelay`` preserves bursts and fades:
+a message sent at virtual time t gets the delay measured at the same distance into the recording,
+which is repeated if it is shorter than the run.
 
 >>> trace = DelayTrace(np.array([0, 10, 20]), np.array([5, 500, 6]), length_ns=30)
 >>> replay = RecordedDelay(trace, phase_ns=0)
@@ -32,7 +32,7 @@ from slackwater.simulator.settings import check, parse_model
 
 MS: Final = 10**6
 PAUSE_MAX_NS: Final = 10**9
-"""Between two recorded runs (hours apart) the trace's time goes on by this."""
+"""Pause of the trace's time between two recorded runs, which were hours apart."""
 CICV5G_FILE: Final = Path("net_cicv5g") / "cicv5g_rtt.csv.gz"
 
 
@@ -53,14 +53,14 @@ class DelayTrace:
         check(int(self.delays_ns.min()) >= 0, "trace", "a delay is negative")
 
     def bend(self, normals: np.ndarray) -> np.ndarray:
-        """As a law: the recording's own distribution, by its quantiles."""
+        """As a distribution: the recording's own, by its quantiles."""
         ranked = np.sort(self.delays_ns)
         rank = ((1 - survival(normals)) * ranked.size).astype(np.int64)
         return ranked[np.minimum(rank, ranked.size - 1)].astype(np.float64)
 
 
 class RecordedDelay:
-    """Reads a trace in its own time order, from ``phase_ns`` into it, over and over."""
+    """Reads a trace in its time order, from ``phase_ns`` into it, repeatedly."""
 
     def __init__(self, trace: DelayTrace, phase_ns: int, origin_ns: int = 0) -> None:
         self._times: list[int] = trace.times_ns.tolist()
@@ -112,17 +112,17 @@ def build_delay(
     origin_ns: int,
     data: Path,
 ) -> Delay:
-    """The running delay of these settings.
+    """The running delay for these settings.
 
     Args:
-        settings: a law or a recording.
+        settings: a distribution or a recording.
         generator: the component's own.
-        correlation: AR(1) on the law; a recording read in time brings its own.
+        correlation: AR(1) of the distribution; a recording in time order has its own.
         origin_ns: start of the run's virtual time.
         data: directory of the recordings (``data_directory``).
 
     Raises:
-        UserError: the recording is not there (the message says how to get it).
+        UserError: the recording is missing (the message says how to get it).
     """
     if not isinstance(settings, RecordedSettings):
         return DrawnDelay(settings, generator, correlation)
@@ -133,7 +133,7 @@ def build_delay(
 
 
 def data_directory(environment: Mapping[str, str]) -> Path:
-    """``$SLACKWATER_DATA``, else ``../shared/data`` beside this checkout."""
+    """``$SLACKWATER_DATA``, else ``../shared/data`` next to this checkout."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     return Path(environment.get("SLACKWATER_DATA", beside))
 
@@ -142,7 +142,7 @@ def load_cicv5g(data: Path) -> DelayTrace:
     """The 5G recording in ``data``: round trip / 2, runs one after the other.
 
     Raises:
-        UserError: the file is not there, or not what it should be.
+        UserError: the file is missing or invalid.
     """
     return _read_cicv5g(data / CICV5G_FILE)
 

@@ -1,4 +1,4 @@
-"""Runs a scenario and keeps its outcome: arrival log, truth, manifest with a hash.
+"""Runs a scenario and stores its outcome: arrival log, truth, manifest with a hash.
 
     OUT/log/           the arrival log: all that the engine may see
     OUT/truth/         true times and clock errors (``simulator.truth``)
@@ -34,7 +34,7 @@ LOG: Final = "log"
 TRUTH: Final = "truth"
 MANIFEST: Final = "manifest.json"
 COLLECTED_EVERY: Final = 200_000
-"""So many objects more between two looks for garbage: of some 10,000 messages on their way."""
+"""New objects between garbage collections: those of some 10,000 messages under way."""
 VERSIONED: Final = ("slackwater", "simpy", "numpy", "numba", "pyarrow", "msgpack")
 
 
@@ -59,7 +59,7 @@ class SimulationOutcome:
 
 
 class FrameList:
-    """A sink that keeps the frames."""
+    """A sink that keeps the frames in memory."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -68,11 +68,11 @@ class FrameList:
         self.frames.append(frame)
 
     def flush(self) -> None:
-        """Frames stay in memory."""
+        """Do nothing: frames stay in memory."""
 
 
 def simulate(scenario: Scenario, sink: Sink, data: Path) -> SimulationOutcome:
-    """Runs ``scenario``; its frames go to ``sink`` while it runs.
+    """Run ``scenario``; its frames go to ``sink`` meanwhile.
 
     Args:
         scenario: what to run.
@@ -80,8 +80,8 @@ def simulate(scenario: Scenario, sink: Sink, data: Path) -> SimulationOutcome:
         data: directory of the recordings (``simulator.recorded.data_directory``).
 
     Raises:
-        UserError: the scenario asks for a recording that is not there.
-        ContractViolation: events were made or lost unaccounted for.
+        UserError: a recording that the scenario needs is missing.
+        ContractViolation: the sums of events do not balance.
     """
     world = World(scenario, sink, data)
     with seldom_collected():
@@ -105,9 +105,9 @@ def simulate(scenario: Scenario, sink: Sink, data: Path) -> SimulationOutcome:
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Python's collector of cycles runs seldom: messages make none, and wait in great numbers.
+    """Run Python's cyclic garbage collector seldom: messages create no cycles and are numerous.
 
-    As often as it runs by itself, it takes a fifth of the time of a simulation.
+    At its default frequency it takes a fifth of the time of a simulation.
     """
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED_EVERY, *before[1:])
@@ -120,10 +120,10 @@ def seldom_collected() -> Iterator[None]:
 def simulate_to(scenario: Scenario, directory: Path, data: Path, **facts: Any) -> SimulationOutcome:
     """``simulate`` with everything written to ``directory``, which must be new or empty.
 
-    ``facts``: plain data that the manifest says besides, such as what was ``set``.
+    ``facts``: further plain data for the manifest, such as what was ``set``.
 
     Raises:
-        UserError: ``directory`` holds something already; or as ``simulate``.
+        UserError: ``directory`` is not empty; or as ``simulate``.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UserError(f"{directory}: is not an empty folder; choose another one with --out")

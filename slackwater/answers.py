@@ -130,8 +130,7 @@ def query(
     Args:
         source: result of ``read``, or anything that ``read`` takes.
         queries: a query, or statements separated by ``;``; several (``q1``, ``q2`` ...), or by
-        name;
-            from Python (``slackwater.grouping``) have their own names.
+            name; plans from Python (``slackwater.grouping``) have their own names.
         order: as in ``order``.
         barrier: when results are released, such as ``bounded:1s``; None: as in a query's REALTIME.
         certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19`` (SPEC 4.3).

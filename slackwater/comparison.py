@@ -101,7 +101,7 @@ def compare(
         complete: share of the events that must be in their place for an order to suit.
         truth: attribute with an event's true time [ns, engine's clock].
         departed: attribute with the instant at which the event left the source [ns, engine's
-        clock].
+            clock].
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         clock: declarations of clocks without a sync, as in ``order``.
 
