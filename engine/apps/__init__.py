@@ -1,1 +1,1 @@
-"""Pages that are made of a pass: report, compare, sweep and validate."""
+"""Applications of a pass: report, compare, sweep and validate."""

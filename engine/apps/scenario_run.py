@@ -1,4 +1,4 @@
-"""A scenario from its log to its report: what ``slackwater run`` does, in Python as well."""
+"""A scenario from its log to its report, for ``slackwater run`` and the Python API."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ _PARTS: Final = (
 _MANIFEST: Final = "manifest.json"
 _MAKING: Final = ".making"
 _CLOCK: Final = '[engine] clock = ["{}"]'
-"""How a file says what is known of a clock."""
+"""Setting of a scenario file that declares a clock."""
 FILE: Final = ".toml"
-"""Of a scenario that is a file."""
+"""Suffix of scenario files."""
 _NO_SCENARIOS: Final = ("papers", "from_file")
-"""Folders under ``scenarios/`` that are none."""
+"""Folders under ``scenarios/`` that are no scenarios."""
 Watch = Callable[[str], AbstractContextManager[Advanced]]
-"""Called with what is done; returns the function that takes its progress."""
+"""Called with the name of a step; yields the function that takes its progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRun:
-    """A run that is done: ``folder`` as ``engine.scenario`` lays it out.
+    """A finished run in ``folder``, with the layout of ``engine.scenario``.
 
     ``main``: folder of the main pass, with the results of ``plans``.
     """
@@ -75,7 +75,7 @@ class ScenarioRun:
 
 
 def scenario_names(begin: str = "") -> list[str]:
-    """The scenarios there are, by name (for completion: those that begin so)."""
+    """Names of the built-in scenarios that begin with ``begin`` (for completion)."""
     return [
         module.name.replace("_", "-")
         for module in pkgutil.iter_modules(scenarios.__path__)
@@ -86,10 +86,10 @@ def scenario_names(begin: str = "") -> list[str]:
 
 
 def load(name: str) -> RunnableScenario:
-    """The scenario of that name, or in the file of that name.
+    """Load a built-in scenario by name, or a scenario file.
 
     Raises:
-        UserError: there is none; names the ones there are. A file is wrong; names the line.
+        UserError: there is none (names the known ones), or the file is wrong (names the line).
     """
     if name.endswith(FILE):
         return load_file(Path(name))
@@ -102,10 +102,10 @@ def load(name: str) -> RunnableScenario:
 
 
 def load_file(path: Path) -> RunnableScenario:
-    """The scenario in a file.
+    """Load a scenario file.
 
     Raises:
-        UserError: it is wrong; names the line.
+        UserError: the file is wrong; names the line.
     """
     module = importlib.import_module("slackwater.scenarios.from_file")
     found: RunnableScenario = module.FromFile(path)
@@ -127,12 +127,12 @@ def check_questions(
 
 
 def run_time_hints(scenario: RunnableScenario, options: Mapping[str, Any]) -> Sequence[str]:
-    """Lines that say what a long run of it takes, and what would shorten it."""
+    """Hints about the cost of a long run, and about settings that would shorten it."""
     return scenario.run_time_hints(options) if isinstance(scenario, HintingScenario) else ()
 
 
 def read_options(scenario: RunnableScenario, pairs: list[str]) -> dict[str, Any]:
-    """The scenario's defaults with the user's ``NAME=VALUE``s, each of its default's type."""
+    """The scenario's defaults, updated with ``NAME=VALUE`` texts, parsed by the defaults' types."""
     if isinstance(scenario, SettableScenario):
         return scenario.read_settings(pairs)
     options = dict(scenario.options())
@@ -165,23 +165,23 @@ def run_scenario(
     warn: Callable[[str], None],
     command: str = "",
 ) -> ScenarioRun:
-    """Makes the scenario's log, runs its passes over it, scores them, writes the report.
+    """Make the scenario's log, run its passes over it, score them, and write the report.
 
     Args:
-        scenario: what is run.
+        scenario: the scenario.
         options: all of its settings, see ``read_options``.
-        folder: of the run.
+        folder: folder of the run.
         host: where the chains run.
-        order: of the main pass, instead of the scenario's.
-        resume: go on with the run that ``folder`` holds.
-        overwrite: replace the run that ``folder`` holds.
+        order: order of the main pass, instead of the scenario's.
+        resume: continue the run in ``folder``.
+        overwrite: replace the run in ``folder``.
         making: watches the making of the log.
         passing: watches each pass.
-        warn: is given lines about what is most likely not meant so.
-        command: that makes the run again, for the report.
+        warn: takes lines about likely mistakes.
+        command: command line that repeats the run, for the report.
 
     Raises:
-        UserError: an option or ``folder`` is at fault.
+        UserError: an option or ``folder`` is invalid.
     """
     plans, passes, chains = check_questions(scenario, options)
     if order is not None:
@@ -209,10 +209,10 @@ def run_scenario(
 
 
 def scored_run(scenario: RunnableScenario, options: Mapping[str, Any], folder: Path) -> Score:
-    """The score alone of a run in this process; its files are in ``folder``.
+    """Run in this process and return only the score; files go to ``folder``.
 
     Raises:
-        UserError: an option is at fault.
+        UserError: an option is invalid.
     """
     plans, passes, chains = check_questions(scenario, options)
     made = folder / "made"
@@ -231,10 +231,10 @@ def _answer(
     folder: Path, plans: tuple[Plan, ...], passes: Sequence[tuple[Pass, ChainSettings]],
     host: Host, passing: Watch, warn: Callable[[str], None], declared: Mapping[str, str],
 ) -> list[str]:  # fmt: skip
-    """Runs the passes, each with its chain, over the log in ``folder``.
+    """Run the passes, each with its chain, over the log in ``folder``.
 
     Returns:
-        what ``excluded_lines`` says of the first.
+        The lines of ``excluded_lines`` for the first pass.
     """
     log, excluded = folder / "log", list[list[str]]()
     check_plans(log, plans, declared)
@@ -253,12 +253,12 @@ def _answer(
 
 
 def _declared(scenario: RunnableScenario, options: Mapping[str, Any]) -> Mapping[str, str]:
-    """Attributes that its sources have, whether or not their events come."""
+    """Types of the attributes of its sources, whether or not their events arrive."""
     return scenario.attributes(options) if isinstance(scenario, DeclaringScenario) else {}
 
 
 def _chains(passes: Sequence[Pass], plans: tuple[Plan, ...]) -> list[ChainSettings]:
-    """Of each pass; the queries run in the first, and in those that name a barrier."""
+    """Chain settings per pass; queries run in the first pass and in passes with a barrier."""
     return [
         ChainSettings(
             parse_order(each.order),
@@ -274,19 +274,21 @@ def _chains(passes: Sequence[Pass], plans: tuple[Plan, ...]) -> list[ChainSettin
 
 
 def _check_run_folder(folder: Path, *, overwrite: bool) -> None:
-    """A new run goes into a new or empty folder, or on demand into that of an earlier run.
+    """Check that a new run goes into a new or empty folder, or replaces a run if requested.
 
     Raises:
-        UserError: the folder holds a run, or anything else; names the remedy.
+        UserError: the folder holds a run or other files; names the remedy.
     """
     check_parents(folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: is a file; choose another --out")
     entries = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    entries.discard(_MAKING)  # of a run that was cut off
+    entries.discard(_MAKING)  # left by an interrupted run
     if not entries:
         return
-    is_log = any(name.endswith(".parquet") for name in entries)  # of simulate
+    is_log = any(
+        name.endswith(".parquet") for name in entries
+    )  # written by ``slackwater simulate``
     if _MANIFEST not in entries or is_log:
         raise UserError(f"{folder}: holds other files; choose another --out")
     if not overwrite:
@@ -299,14 +301,14 @@ def _check_run_folder(folder: Path, *, overwrite: bool) -> None:
 def _made(
     scenario: RunnableScenario, options: Mapping[str, Any], folder: Path, making: Watch
 ) -> dict[str, Any]:
-    """The manifest of a new log in ``folder``; an earlier run goes only once it is made."""
-    # Inside the folder, so that on one file system the parts need but a new name.
+    """Make a log in ``folder`` and return its manifest; then replace an earlier run."""
+    # Inside the folder, so that parts are only renamed on one file system.
     unfinished = folder / _MAKING
     is_new = not folder.exists()
     try:
         with taking_name(unfinished, folder):
             if unfinished.exists():
-                shutil.rmtree(unfinished)  # of a run that was cut off
+                shutil.rmtree(unfinished)  # left by an interrupted run
             manifest = simulated(scenario, options, unfinished, making)
             for part in (*_PARTS, _MANIFEST):
                 path = folder / part
@@ -314,7 +316,7 @@ def _made(
                     shutil.rmtree(path)
                 else:
                     path.unlink(missing_ok=True)
-            # The manifest first: with it, a folder is known as a run's and may be replaced.
+            # The manifest first: it marks the folder as a run, which may be replaced.
             for path in sorted(unfinished.iterdir(), key=lambda path: path.name != _MANIFEST):
                 path.rename(folder / path.name)
     finally:
@@ -327,7 +329,7 @@ def _made(
 def simulated(
     scenario: RunnableScenario, options: Mapping[str, Any], folder: Path, making: Watch
 ) -> dict[str, Any]:
-    """The manifest of what the scenario makes in a new ``folder``."""
+    """Make the scenario's log in a new ``folder``; return the manifest."""
     folder.mkdir(parents=True)
     data = Path(os.environ.get("SLACKWATER_DATA", "../shared/data"))
     started = time.perf_counter()
@@ -338,7 +340,7 @@ def simulated(
 
 
 def _kept(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of the run that is resumed, which was made with the same options."""
+    """The manifest of the run to resume, after a check that its options are the same."""
     path = folder / _MANIFEST
     if not path.is_file():
         raise UserError(f"{folder}: nothing to resume: no {_MANIFEST}; run without --resume")

@@ -1,4 +1,4 @@
-"""Which way of ordering suits a recording, and what it costs: one pass per order, measured."""
+"""Comparison of orders on a recording: one measured pass per order."""
 
 from slackwater.engine.apps.compare.comparison import OrdersCompared, compare
 from slackwater.engine.apps.compare.measure import Measures, Reading

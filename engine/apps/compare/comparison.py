@@ -1,4 +1,4 @@
-"""Orders measured one after another over the same log, and which of them suits."""
+"""Measures orders one after another over the same log, and chooses the one that suits."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from slackwater.engine.order.base import Guards, OrderSettings, numbers_mislead
 from slackwater.engine.order.registry import is_order, parse_order
 from slackwater.engine.order.sequence.order import SequenceSettings
 
-# Which orders are worth trying when nobody names them.
+# Default candidates: orders to try if the user names none.
 
 
-# Which slacks K are worth trying on a recording, when nobody names them.
+# Slacks K to try on a recording if the user names none.
 #
-# An event is late under K-slack when its lateness exceeds K. So the quantiles of the lateness of
-# the events out of order are the K that buy so much completeness, and no K beyond the largest buys
-# any more.
+# An event is late under K-slack if its lateness exceeds K. So the quantiles of the lateness of
+# events out of order are the values of K for given levels of completeness, and a larger K than the
+# largest lateness has no further benefit.
 
 
 _SWEPT: Final = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
@@ -39,23 +39,23 @@ _RANGE: Final = re.compile(r"([^:]+):(.+?)\.\.([^,]+)(,.*)?")
 
 
 def default_sweep(before: Arrivals) -> list[str]:
-    """K-slack without any slack, and with ever more, up to the largest lateness."""
+    """K-slack with slacks from 0 to the largest lateness."""
     if not len(before.lateness):
         return []
     return usable(f"kslack:{k}" for k in dict.fromkeys(["0ns", *slacks(before, _SWEPT)]))
 
 
 def usable(orders: Iterable[str]) -> list[str]:
-    """Those that can be run: a stamp that is off by years makes slacks that no order takes."""
+    """The valid orders: a stamp that is wrong by years gives slacks that no order accepts."""
     return [order for order in orders if is_order(order)]
 
 
 def read_sweep(text: str, time_unit: str = "ns") -> list[str]:
-    """``kslack:10ms..10s`` as 12 orders whose slacks grow by an even factor.
+    """Expand ``kslack:10ms..10s`` to 12 orders whose slacks grow by a constant factor.
 
     Args:
         text: an order with a range in place of its first setting; other settings may follow.
-        time_unit: of durations without one.
+        time_unit: unit of durations without one.
 
     Raises:
         UserError: not such a range.
@@ -75,7 +75,7 @@ def read_sweep(text: str, time_unit: str = "ns") -> list[str]:
 
 
 def _spread(first_ns: int, last_ns: int) -> list[str]:
-    """Slacks between two, each longer than the one before by the same factor."""
+    """Slacks between two values, each longer than the previous one by the same factor."""
     if not 0 < first_ns < last_ns:
         raise UserError("a range begins above 0 and ends above its beginning")
     places = np.geomspace(first_ns, last_ns, _STEPS)
@@ -83,31 +83,31 @@ def _spread(first_ns: int, last_ns: int) -> list[str]:
 
 
 def slacks(before: Arrivals, shares: tuple[float, ...]) -> list[str]:
-    """The least slacks that are long enough for these shares of the events out of order."""
+    """The least slacks that suffice for these shares of the events out of order."""
     if not len(before.lateness):
         return []
     return list(dict.fromkeys(neat(slack) for slack in before.slacks_for(shares)))
 
 
-# Which orders are worth trying when nobody names them: families, and the best of each.
+# Orders to try if the user names none: families, and the best order of each.
 #
-# A family is one operator with ever more patience: the settings stand in ascending order of how
-# long they wait. The best is the least patient that is complete enough, found by halving, which
-# takes a few passes instead of one for each setting; if none is, the most patient.
+# A family is one operator with settings in ascending order of patience (how long they wait). Its
+# best order is the least patient one that is complete enough, found by bisection in a few passes;
+# if none is, the most patient one.
 
 
 _SHARES: Final = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
-"""Of the events out of order, how many a slack is long enough for."""
+"""Shares of the events out of order for which a slack must suffice."""
 _BEYOND: Final = (1.1, 2)
-"""Times the latest of them: for what a source makes others wait for may come later still."""
+"""Factors of the largest lateness: events for which a source makes others wait may come later."""
 _ERRORS: Final = ("0.1", "0.05", "0.02", "0.01", "0.005", "0.002", "0.001", "0.0001")
 _LATENCY_NS: Final = SequenceSettings().latency_ns
 _ALWAYS: Final = ("none", "sequence")
-"""Orders without parameters to choose are always shown."""
+"""Orders without parameters, which are always shown."""
 
 
 def families(before: Arrivals) -> list[list[str]]:
-    """Short forms, one list per family, each in ascending order of patience."""
+    """Short forms of orders, one list per family, in ascending order of patience."""
     waits = _short(slacks(before, _SHARES))
     beyond = [neat(round(before.slack_for(1.0) * times)) for times in _BEYOND] if waits else []
     beyond = _short(beyond)
@@ -115,7 +115,7 @@ def families(before: Arrivals) -> list[list[str]]:
     latencies = sorted({*waits_ns, _LATENCY_NS})
 
     def sequence(timeout: str) -> list[str]:
-        """One with each latency; the usual one goes without saying."""
+        """A sequence order per latency; the default latency is not written."""
         options = (
             [timeout, "" if ns == _LATENCY_NS else f"latency={waits_ns[ns]}"] for ns in latencies
         )
@@ -136,19 +136,19 @@ def families(before: Arrivals) -> list[list[str]]:
 
 
 def _short(waits: Sequence[str]) -> list[str]:
-    """Those that a slack may be."""
+    """The waits that are valid slacks."""
     return [each for each in waits if usable([f"kslack:{each}"])]
 
 
 def best_of_each(
     before: Arrivals, complete: float, of: Callable[[str], Measures]
 ) -> tuple[Measures, ...]:
-    """The best of each family, and what is shown always.
+    """The best order of each family, and those that are always shown.
 
     Args:
         before: the events as they arrived.
-        complete: the share of them that must be in their place.
-        of: gives the measures of an order; may be asked again.
+        complete: share of them that must be in their place.
+        of: returns the measures of an order; may be called repeatedly.
     """
     by_order: dict[str, Measures] = {}
     for family in families(before):
@@ -161,7 +161,7 @@ def best_of_each(
 
 
 def _least_patient(family: Sequence[str], complete: float, of: Callable[[str], Measures]) -> str:
-    """The first of the family that is complete enough, as far as more patience never harms."""
+    """The first complete enough order of the family, assuming that more patience never harms."""
     low, high = 0, len(family) - 1
     if of(family[high]).completeness < complete:
         return family[high]
@@ -190,9 +190,9 @@ class OrderCost:
 
 @dataclass(frozen=True, slots=True)
 class OrderChoice:
-    """``suits``: an order, or None when no one is complete enough.
+    """``suits``: an order, or None if none is complete enough.
 
-    ``costs``: of all the others, those that are complete enough first.
+    ``costs``: of all other orders, complete enough ones first.
     """
 
     suits: str | None
@@ -208,16 +208,16 @@ def choose(
     unit: str = "ms",
     unit_ns: int = 10**6,
 ) -> OrderChoice:
-    """The order with the least p99 of its holds among those that are complete enough.
+    """Choose the order with the least p99 hold among those that are complete enough.
 
-    Of equal ones that with the least mean, then the first.
+    Ties are broken by the least mean, then by the first.
 
     Args:
-        measured: one at least that is not in ``apart``.
+        measured: at least one that is not in ``apart``.
         complete: share of the events that must be released in their place.
-        apart: orders that are no candidates, as they go by another clock than the others.
-        unit: of holds in the words, and how many ns it has.
-        unit_ns: see ``unit``.
+        apart: orders that are no candidates, because they use another time than the others.
+        unit: unit of holds in texts.
+        unit_ns: ``unit`` in ns.
     """
     words = _Words(unit, unit_ns)
     share = f"{100 * complete:.6g} %"
@@ -251,7 +251,7 @@ def choose(
 
 
 def _reason(best: Measures, able: Sequence[Measures], share: str, words: _Words) -> str:
-    """Why it suits, and which one would if the mean counted and not the p99."""
+    """Why it suits, and which order would suit by the mean instead of the p99."""
     if len(able) == 1:
         return f"No other order here puts {share} of the events in place."
     shortest = (
@@ -268,13 +268,13 @@ def _reason(best: Measures, able: Sequence[Measures], share: str, words: _Words)
 
 
 def _unnumbered(best: Measures, measured: Sequence[Measures]) -> str:
-    """What an order that waits for no numbers does not see, where another one saw it."""
+    """What an order without numbers does not detect, if another one detected it."""
     seen = next((each for each in measured if each.missing is not None), None)
     if best.missing is not None or seen is None:
         return ""
     unseen = []
     copies = seen.duplicates - best.duplicates
-    if copies > 0:  # further behind than it remembers
+    if copies > 0:  # older than its memory of numbers
         unseen.append(f"{number(copies)} second copies stay in the stream")
     if seen.missing:
         unseen.append(f"nobody learns that {number(seen.missing)} events are missing")
@@ -282,7 +282,7 @@ def _unnumbered(best: Measures, measured: Sequence[Measures]) -> str:
 
 
 def _misled(measured: Sequence[Measures]) -> str:
-    """That an order by numbers cannot be complete, where numbers do not follow event time."""
+    """Note that an order by numbers cannot be complete if numbers do not follow event time."""
     for each in measured:
         back = each.backwards or 0
         if numbers_mislead(back, each.arrived):
@@ -315,7 +315,7 @@ class _Words:
 
 
 def in_place(each: Measures) -> str:
-    """Completeness with the digits that tell it from 100 %, and never rounded up.
+    """Completeness with enough digits to differ from 100 %, and never rounded up.
 
     >>> from types import SimpleNamespace as Found
     >>> [in_place(Found(arrived=6000, duplicates=0, in_place=n)) for n in (6000, 5999, 4500)]
@@ -344,7 +344,7 @@ def _beside(each: Measures, best: Measures, words: _Words) -> str:
 
 
 def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
-    """A p99 hold relative to that of the suitable order."""
+    """Text of a p99 hold relative to that of the suitable order."""
     duration = words.time(duration_ns)
     if not duration_ns and not beside_ns:
         return "p99 hold 0 as well"
@@ -360,7 +360,7 @@ def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
 
 
 def _hint(most: Measures) -> str:
-    """Where the rest went, when the most complete order has not enough."""
+    """Where the other events are, if the most complete order is not complete enough."""
     rest = [
         f"{number(count)} {what}"
         for count, what in (
@@ -378,13 +378,13 @@ def _hint(most: Measures) -> str:
     return f" Of the others {' and '.join(rest)}{remedy}."
 
 
-# Orders measured one after another over the same log, and which of them suits.
+# Measures orders one after another over the same log, and chooses the one that suits.
 
 
 COMPLETE: Final = 0.999
-"""The share of events that must be in their place, unless the user says another."""
+"""Default share of events that must be in their place."""
 _SECONDS_FROM: Final = 100 * NS_PER["s"]
-"""The p99 hold from which people read seconds more easily than milliseconds."""
+"""The p99 hold from which texts use seconds instead of milliseconds."""
 MEASURED: Final = "measured"
 _BY_REF: Final = Reading()
 _GUARDS: Final = Guards()
@@ -392,7 +392,7 @@ _GUARDS: Final = Guards()
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a comparison was made: see ``compare``."""
+    """Settings of a comparison: see ``compare``."""
 
     complete: float
     reading: Reading
@@ -402,12 +402,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class OrdersCompared:
-    """The arrivals by ref; the orders that were named; a range of slacks; and what suits.
+    """The arrivals by ref, the orders, a range of slacks, and the choice.
 
-    ``orders``: where none were named, the best of each family (``compare.choice``), found
-    among ``tried``.
-
-    ``arrival_given``: False where line numbers stand for the arrivals: a hold is then so many
+    ``orders``: if none were named, the best of each family (``compare.choice``), found among
+    ``tried``. ``arrival_given``: False if line numbers replace arrivals: a hold is then a number of
     lines, each of them one ``Settings.time_unit`` long.
     """
 
@@ -421,17 +419,17 @@ class OrdersCompared:
 
     @property
     def headline(self) -> str:
-        """The recommendation, after warnings about sources with excluded events."""
+        """The recommendation, preceded by warnings about sources with excluded events."""
         return behind_excluded(self.arrivals.excluded, self.choice.headline)
 
     @property
     def hold_unit(self) -> tuple[str, int]:
-        """What holds are shown in, and its ns."""
+        """Unit in which holds are shown, and its ns."""
         return _unit(self.orders, self.arrival_given, self.settings.time_unit)
 
     @property
     def numbered(self) -> Measures | None:
-        """The first order that waits for numbers, so knows of every duplicate and of gaps."""
+        """The first order that waits for numbers, and so detects every duplicate and gap."""
         return next((each for each in self.orders if each.missing is not None), None)
 
 
@@ -445,7 +443,7 @@ def compare(
     complete: float = COMPLETE,
     watch: Watch = lambda _what: nullcontext(lambda _rows: None),
 ) -> OrdersCompared:
-    """Measures each order over the log, in one pass each, and says which suits.
+    """Measure each order over the log, in one pass each, and choose the one that suits.
 
     Args:
         log: an arrival log.
@@ -453,16 +451,17 @@ def compare(
             least patience that is complete enough.
         sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: quantiles of the log's
             own lateness; None: no sweep.
-        reading: of the clocks, and where events carry their true times and departures.
-        guards: what an order does before it trusts an event time; without arrivals in the log,
+        reading: clocks, and attributes with true times and departures.
+        guards: checks before an event time is trusted; without arrivals in the log, the future
+            guard is off.
             the future guard is off.
         time_unit: unit of durations without one.
         complete: share of the events that an order must release in their place to suit.
         watch: called with a pass's name; returns the function that takes its progress.
 
     Raises:
-        UserError: no log or an empty one, an unknown order, one given twice, a bad sweep, a
-            share beyond (0, 1], an attribute that events lack.
+        UserError: no log or an empty one, an unknown or repeated order, a bad sweep, a share
+            outside (0, 1], or an attribute that events lack.
     """
     if not 0 < complete <= 1:
         raise UserError(f"complete {complete}: a share above 0 and at most 1, such as 0.999")
@@ -502,7 +501,7 @@ def _refuse_twice(orders: Sequence[str], order_settings: Sequence[OrderSettings]
 
 
 def _unit(measured: Sequence[Measures], arrival_given: bool, time_unit: str) -> tuple[str, int]:
-    """What people read holds in, and its ns: lines where there are no arrivals."""
+    """Unit of holds for people, and its ns: lines if there are no arrivals."""
     if not arrival_given:
         return "lines", unit_ns(time_unit)
     longest = max((max(each.hold.p99_ns, each.latency.p99_ns) for each in measured), default=0)

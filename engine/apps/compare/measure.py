@@ -1,4 +1,4 @@
-"""Measures of an order over an arrival log: one in-process pass, nothing left on disk."""
+"""Measures of an order over an arrival log: one in-process pass, without files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.order.base import Guards, OrderSettings
 from slackwater.engine.order.registry import parse_order
 
-# What one order did to the events of an arrival log, counted on its columns as they come out.
+# Counts of an order's effect on the events of an arrival log, from columns as they are released.
 
 
 _UNSAID: Final = ClockChoice()
@@ -37,9 +37,9 @@ _UNSAID: Final = ClockChoice()
 class Reading:
     """How the times of events are read: their clocks, true times and departures.
 
-    ``truth``: name of an int attribute that holds an event's true event time [ns]; None: its ref.
-    ``departed``: name of an int attribute that holds the instant at which it left its source [ns,
-    engine's clock]; None: its arrival. ``clock``: what holds of clocks without a sync.
+    ``truth``: name of an int attribute with an event's true event time [ns]; None: its ref.
+    ``departed``: name of an int attribute with the instant at which it left its source [ns,
+    engine's clock]; None: its arrival. ``clock``: declarations of clocks without a sync.
     """
 
     truth: str | None = None
@@ -48,7 +48,7 @@ class Reading:
 
     @property
     def attributes(self) -> frozenset[str]:
-        """The attributes that it needs."""
+        """The attributes that it uses."""
         return frozenset(name for name in (self.truth, self.departed) if name is not None)
 
 
@@ -64,7 +64,7 @@ class Durations:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Durations:
-        """Of durations [ns], int64 in any order; all 0 when there are none."""
+        """From durations [ns], int64 in any order; all 0 if there are none."""
         n = len(values)
         if not n:
             return cls(0.0, 0, 0, 0, 0)
@@ -76,13 +76,13 @@ class Durations:
 class OrderTally:
     """Counts over the released events of all sites, each site's in order of release.
 
-    ``released``: without those dropped. ``out_of_order``: of the released, those that an earlier
-    one exceeds in time (L10 4.3.1), by ``Reading.truth`` or ref; ``steps_back``: those that the
-    one released just before exceeds (R19 5.2.2). ``in_place``: released as in
-    order and with no larger ref before. ``late``: released, but marked as out of their place.
-    ``dropped``: too late, and not released. ``hold``: release - arrival of the released;
-    ``latency``: release - departure, the hold where that is not known. ``lateness``: by how much an
-    earlier ref exceeds each released event that is out of order by ref; see ``compare``.
+    ``released``: without dropped events. ``out_of_order``: released events with a smaller time than
+    an earlier one (L10 4.3.1), by ``Reading.truth`` or ref; ``steps_back``: with a smaller time
+    than the one directly before (R19 5.2.2). ``in_place``: released in order, with no larger ref
+    before. ``late``: released, but marked as out of place. ``dropped``: too late, and not released.
+    ``hold``: release - arrival of released events; ``latency``: release - departure, or the hold if
+    that is unknown. ``lateness``: by how much an earlier ref exceeds each released event that is
+    out of order by ref; see ``compare``.
     """
 
     def __init__(self, reading: Reading) -> None:
@@ -108,10 +108,10 @@ class OrderTally:
         return _joined(self._lateness)
 
     def add(self, site: str, batch: Released) -> None:
-        """Count a batch of ``site``'s ordered stream.
+        """Count a batch of the ordered stream of ``site``.
 
         Raises:
-            UserError: an event lacks an attribute of the reading, or it is no whole number.
+            UserError: an event lacks an attribute of the reading, or its value is no whole number.
             ContractViolation: an event was released before it arrived.
         """
         passed = batch.columns["status"] != LATE_DROPPED
@@ -159,7 +159,7 @@ class OrderTally:
 
     @staticmethod
     def _attribute(site: str, batch: Released, name: str | None) -> Any:
-        """The int64 column of attribute ``name``; None for no name."""
+        """The int64 column of attribute ``name``; None if ``name`` is."""
         if name is None:
             return None
         kind = batch.attr_types.get(name)
@@ -185,16 +185,16 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _lateness(times: np.ndarray, newest: int) -> tuple[np.ndarray, int]:
-    """How far each time lies below the largest before it (0: in order), and the largest now."""
+    """How far each time is below the largest before it (0: in order), and the new largest."""
     clock = np.maximum(np.maximum.accumulate(times), newest)
     return clock - times, int(clock[-1])
 
 
-# Measures of an order over an arrival log: one in-process pass, nothing left on disk.
+# Measures of an order over an arrival log: one in-process pass, without files.
 #
-# Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold, a batch,
-# and 8 bytes per event for the holds, as much again where departures are known, and per event that
-# is out of order.
+# Every number except ``seconds`` is a pure function of the log. Memory: the state of the chains, a
+# batch, and 8 bytes per event for the holds, as much again if departures are known, and per event
+# that is out of order.
 
 
 __all__ = ["Arrivals", "Durations", "Measures", "Reading", "arrivals", "measure", "measure_many"]
@@ -209,19 +209,18 @@ _GUARDS: Final = Guards()
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What one order did to the events of a log.
+    """Effects of one order on the events of a log.
 
     ``disorder_before``, ``disorder_after``: events out of order (an earlier one of their site has
     a larger time; L10 4.3.1) on arrival and in the released stream, late ones included.
-    ``steps_back``: of the released stream, those of which the one just before has (R19 5.2.2).
-    ``arrived = released + dropped + quarantined + duplicates``. ``late``: released out of their
-    place and marked so; ``dropped``: came too late and were not released. ``missing``: numbers
-    given up that never came; None if the order waits for no numbers. ``backwards``: events that lie
-    before one of their source with a smaller number, by ``backwards_ns`` at most; None likewise.
-    ``in_place``: released as in order, with no larger ref before. ``hold``: release - arrival;
-    ``latency``: release - departure (the hold, where departures are not known). ``buffered_max``,
-    ``buffered_max_bytes``: most that was held at once, of the site that held most.
-    ``seconds``: in the chain only.
+    ``steps_back``: released events with a smaller time than the one directly before (R19 5.2.2).
+    ``arrived = released + dropped + quarantined + duplicates``. ``late``: released out of place and
+    marked; ``dropped``: too late and not released. ``missing``: numbers given up that never
+    arrived; None if the order does not wait for numbers. ``backwards``: events before one of their
+    source with a smaller number, by ``backwards_ns`` at most; None likewise. ``in_place``: released
+    in order, with no larger ref before. ``hold``: release - arrival; ``latency``: release -
+    departure (the hold, if departures are unknown). ``buffered_max``, ``buffered_max_bytes``: most
+    that was buffered at once, at the site with most. ``seconds``: time in the chain only.
     """
 
     order: str
@@ -248,9 +247,9 @@ class Measures:
 
     @property
     def accuracy(self) -> float | None:
-        """The share of the disorder that the order removed; None without any disorder.
+        """The share of the disorder that the order removed; None without disorder.
 
-        Negative when it made more than there was.
+        Negative if it increased the disorder.
         """
         if not self.disorder_before:
             return None
@@ -258,13 +257,13 @@ class Measures:
 
     @property
     def completeness(self) -> float:
-        """The share of the arrived events, second copies aside, that were released in place."""
+        """The share of the arrived events, without duplicates, that were released in place."""
         distinct_events = self.arrived - self.duplicates
         return self.in_place / distinct_events if distinct_events else 1.0
 
     @property
     def events_per_second(self) -> float:
-        """Of all that arrived, in the chain only."""
+        """Arrived events per second in the chain."""
         return self.arrived / self.seconds if self.seconds else 0.0
 
 
@@ -272,10 +271,9 @@ class Measures:
 class Arrivals:
     """The events as they arrived, each site's in the order of the log.
 
-    ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event that is out of
-    order by ref, by how much an earlier one exceeds it [ns], ascending. ``excluded``: a line per
-    source with excluded events, with the remedy. ``warnings``: of clocks of which nothing
-    is known, so that lateness may be theirs.
+    ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event out of order by
+    ref, by how much an earlier one exceeds it [ns], ascending. ``excluded``: a line per source with
+    excluded events, with the remedy. ``warnings``: about unknown clocks, which may cause lateness.
     """
 
     sites: int
@@ -288,14 +286,14 @@ class Arrivals:
     warnings: tuple[str, ...] = ()
 
     def slacks_for(self, shares: Sequence[float]) -> list[int]:
-        """Least slacks [ns] that no more than ``1 - share`` of the out-of-order events exceed."""
+        """Least slacks [ns] that at most ``1 - share`` of the out-of-order events exceed."""
         n = len(self.lateness)
         places = [max(math.ceil(share * n), 1) - 1 for share in shares]
         found: list[int] = self.lateness[places].tolist()
         return found
 
     def slack_for(self, share: float) -> int:
-        """The one for this share."""
+        """The least slack for this share."""
         return self.slacks_for([share])[0]
 
 
@@ -307,13 +305,13 @@ def measure(
     time_unit: str = "ns",
     advanced: Advanced = lambda _rows: None,
 ) -> Measures:
-    """Measures of one order, in two passes: as the events arrived, and ordered.
+    """Measure one order, in two passes: events as they arrived, and ordered.
 
     Args:
         log: an arrival log.
         order: short form, e.g. ``sequence:timeout=r19`` (``engine.order.registry``).
-        reading: where true times and departures are, if the events carry them.
-        guards: what an order does before it trusts an event time.
+        reading: attributes with true times and departures, if events have them.
+        guards: checks before an event time is trusted.
         time_unit: unit of durations in ``order`` without one.
         advanced: called with the number of records after each batch of each pass, for progress.
 
@@ -331,18 +329,18 @@ def measure_many(
     time_unit: str = "ns",
     advanced: Advanced = lambda _rows: None,
 ) -> tuple[Arrivals, list[Measures]]:
-    """The events as they arrived (by ref), and the measures of each order; see ``measure``.
+    """Return the events as they arrived (by ref), and the measures of each order; see ``measure``.
 
-    One pass per order, and one over the arrivals for each kind of time that the orders go by.
+    One pass per order, and one over the arrivals for each kind of time that the orders use.
     """
     for order in orders:
-        parse_order(order, time_unit)  # errors come before the first pass
+        parse_order(order, time_unit)  # report errors before the first pass
     passes = Passes(log, reading, guards, time_unit, lambda _what: nullcontext(advanced))
     return passes.before("ref"), list(passes.of(orders))
 
 
 class Passes:
-    """Passes over a log, each made once; arguments as of ``measure``; ``watch``: of a pass."""
+    """Passes over a log, each made once; arguments as in ``measure``; ``watch``: per pass."""
 
     def __init__(
         self, log: Path, reading: Reading, guards: Guards, time_unit: str, watch: Watch
@@ -365,7 +363,7 @@ class Passes:
         return self._before[by]
 
     def one(self, order: str, which: str = "") -> Measures:
-        """The measures of an order; ``which``: for the watcher, instead of how many it is."""
+        """Measures of an order; ``which``: label for the watcher; empty: its number."""
         if order not in self._done:
             settings = parse_order(order, self._time_unit)
             before = self.before(settings.time)
@@ -375,7 +373,7 @@ class Passes:
         return self._done[order]
 
     def of(self, orders: Sequence[str]) -> tuple[Measures, ...]:
-        """The measures of each."""
+        """The measures of each order."""
         count = len(orders)
         return tuple(self.one(order, f"{n} of {count}") for n, order in enumerate(orders, 1))
 
@@ -387,7 +385,7 @@ def arrivals(
     by: str = "ref",
     advanced: Advanced = lambda _rows: None,
 ) -> Arrivals:
-    """The events as they arrived, their times by ``ref`` or ``ts``; see ``measure``."""
+    """The events as they arrived, with times by ``ref`` or ``ts``; see ``measure``."""
     run = _run(log, parse_order(f"none:time={by}"), reading, guards, advanced)
     if not run.count("arrived"):
         raise UserError(f"{log}: holds no events, so there is nothing to put in order")
@@ -404,7 +402,7 @@ def arrivals(
 
 
 class _Run:
-    """The chains of every site over a log, and what they gave; counts are known when finished."""
+    """The chains of all sites over a log, and their output; counts are known when finished."""
 
     def __init__(self, settings: ChainSettings, reading: Reading) -> None:
         self._settings = settings
@@ -414,14 +412,14 @@ class _Run:
         self.seconds = 0.0
 
     def process(self, site: str, frames: list[Frame]) -> None:
-        """Frames of ``site``, in arrival order."""
+        """Process frames of ``site``, in arrival order."""
         if site not in self._chains:
             self._chains[site] = Chain(self._settings, site)
         chain = self._chains[site]
         self._timed(site, lambda: chain.process(frames))
 
     def finish(self) -> None:
-        """End of the input."""
+        """Process the end of the input."""
         for site, chain in self._chains.items():
             self._timed(site, chain.finish)
             self._counters[site] = chain.counters()
@@ -434,11 +432,11 @@ class _Run:
             self.tally.add(site, batch)
 
     def count(self, *names: str) -> int:
-        """The sum of counters over the lanes of every site; 0 of those that the order lacks."""
+        """Sum of counters over the lanes of all sites; 0 for those that the order lacks."""
         return sum(lane.get(name, 0) for lane in self._lanes() for name in names)
 
     def counts(self, name: str) -> bool:
-        """Whether the order keeps this counter."""
+        """Whether the order has this counter."""
         return any(name in lane for lane in self._lanes())
 
     def largest(self, name: str) -> int:
@@ -454,17 +452,17 @@ class _Run:
 
     @property
     def counters(self) -> dict[str, Any]:
-        """Those of every site, as a pass keeps them."""
+        """The counters of all sites, as a pass stores them."""
         return {"sites": self._counters}
 
     @property
     def sites(self) -> int:
-        """Sites in the log."""
+        """Number of sites in the log."""
         return len(self._chains)
 
     @property
     def sources(self) -> int:
-        """Sources of events, those of different sites apart."""
+        """Number of sources of events, counted per site."""
         return sum(
             len({lane["source"] for lane in of["lanes"] if lane["arrived"]})
             for of in self._counters.values()
@@ -489,10 +487,10 @@ def _run(
 
 
 def _warm(frames: Iterable[Frame], settings: ChainSettings) -> None:
-    """Let throw-away chains compile the order's kernels, so that no compilation is measured.
+    """Compile the order's kernels in temporary chains, so that no compilation is measured.
 
-    They take the log's own first frames, in two calls: kernels are compiled for the kinds of array
-    that they meet, and these differ once something is held.
+    They process the log's own first frames in two calls: kernels are compiled per array type, and
+    types differ once events are buffered.
     """
     for site, of_site in next(by_site(frames, _WARM_ROWS)).items():
         chain = Chain(settings, site)

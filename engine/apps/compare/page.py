@@ -27,7 +27,7 @@ from slackwater.engine.scenario import Table
 
 
 FORMAT: Final = 1
-"""Of compare.json; rises when a field changes its meaning."""
+"""Version of compare.json; increases when a field changes its meaning."""
 _KB: Final = 1000
 _QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _RATE_DIGITS: Final = 3
@@ -35,10 +35,10 @@ _RATE_DIGITS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of each order in compare.json; a ``heading`` where it is a column too.
+    """A field of each order in compare.json; with a ``heading`` also a column.
 
-    ``unit``: of the JSON; ``{hold}`` in a heading is the unit that holds are shown in. ``cell``:
-    what stands in the column, given the measures and the ns of that unit.
+    ``unit``: in the JSON; ``{hold}`` in a heading is replaced by the unit in which holds are shown.
+    ``cell``: content of the column, from the measures and the ns of that unit.
     """
 
     key: str
@@ -49,7 +49,7 @@ class Field:
 
 
 def _times(key: str, what: str) -> list[Field]:
-    """A spread's fields; ``key`` is the attribute of the measures."""
+    """The fields of a distribution; ``key``: attribute of the measures."""
 
     def cell(name: str) -> Callable[[Measures, int], Cell]:
         return lambda each, unit_ns: number(getattr(getattr(each, key), name) / unit_ns)
@@ -106,7 +106,7 @@ OUTCOME: Final = (
           "do not tell the order in time; null: the order waits for no numbers", "events"),
     Field("backwards_ns", "by how much at most", "ns"),
 )  # fmt: skip
-"""What comes out of an order."""
+"""Fields about the result of an order."""
 COST: Final = (
     *_HOLD,
     *_LATENCY,
@@ -118,7 +118,7 @@ COST: Final = (
     Field("events_per_second", "arrived events by computing time; differs from run to run", "1/s",
           "events/s", lambda each, _: _rounded(each.events_per_second)),
 )  # fmt: skip
-"""What an order costs."""
+"""Fields about the cost of an order."""
 _FIELDS: Final = (_NAME, *OUTCOME, *COST)
 ARRIVAL_FIELDS: Final = (
     Field("arrivals.events", "events in the log", "events"),
@@ -145,12 +145,12 @@ def order_table(
     measured: Sequence[Measures],
     part: Sequence[Field] = (*OUTCOME, *COST),
 ) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
-    """Headings and rows, for people: durations in the comparison's unit of holds.
+    """Headings and rows for people; durations are in the comparison's unit of holds.
 
     Args:
-        comparison: says what is known, and the unit.
-        measured: a row each.
-        part: the columns behind the order's name.
+        comparison: gives the unit, and which columns are known.
+        measured: one per row.
+        part: the columns after the order's name.
     """
     unit, unit_ns = comparison.hold_unit
     left_out = () if comparison.settings.reading.departed else _LATENCY
@@ -160,7 +160,7 @@ def order_table(
 
 
 def arrival_facts(comparison: OrdersCompared) -> list[tuple[str, str]]:
-    """What arrived, for people: name and text of each fact."""
+    """Facts about the arrivals for people: name and text of each."""
     found, numbered = comparison.arrivals, comparison.numbered
     sources = f"{number(found.sources)} {'source' if found.sources == 1 else 'sources'}"
     sites = f"{number(found.sites)} {'site' if found.sites == 1 else 'sites'}"
@@ -180,14 +180,14 @@ def arrival_facts(comparison: OrdersCompared) -> list[tuple[str, str]]:
 
 
 def lateness_ns(found: Arrivals) -> dict[str, int]:
-    """Quantiles of the lateness of the events out of order [ns]; empty without any."""
+    """Quantiles of the lateness of the events out of order [ns]; empty if there are none."""
     if not len(found.lateness):
         return {}
     return dict(zip(_QUANTILES, found.slacks_for(list(_QUANTILES.values())), strict=True))
 
 
 def as_plain(comparison: OrdersCompared, source: str, versions: dict[str, str]) -> dict[str, Any]:
-    """What compare.json holds, as plain data."""
+    """The content of compare.json as plain data."""
     found, settings, numbered = comparison.arrivals, comparison.settings, comparison.numbered
     choice = comparison.choice
     return {
@@ -229,7 +229,7 @@ def as_plain(comparison: OrdersCompared, source: str, versions: dict[str, str]) 
 
 
 def _plain(each: Measures) -> dict[str, Any]:
-    """All fields by their key; a key with a point is a field within a field."""
+    """All fields by key; a key with a dot is a nested field."""
     found: dict[str, Any] = {}
     for field in _FIELDS:
         outer, point, inner = field.key.partition(".")
@@ -242,31 +242,31 @@ def _plain(each: Measures) -> dict[str, Any]:
 
 
 def _rounded(rate: float) -> int:
-    """To three digits: more of it would be noise."""
+    """Round to three digits, because further ones are noise."""
     step = int(10 ** max(len(str(round(rate))) - _RATE_DIGITS, 0))
     return round(rate / step) * step
 
 
-# The figure of a comparison: hold against completeness, with the slack swept.
+# The figure of a comparison: hold against completeness, with the swept slacks.
 #
-# Both axes are logarithmic, and a logarithm has no place for 0: orders that put all events in their
-# place stand at the right edge, those that hold none at the lower one.
+# Both axes are logarithmic and cannot show 0: orders that put all events in place are at the right
+# edge, orders that hold none at the lower edge.
 
 
 _HEIGHT_PX: Final = 520
 _DECADES: Final = 6
-"""Of the longest hold: shorter ones are at the lower edge, and do not take all the room."""
+"""Decades below the longest hold: shorter holds are at the lower edge, to save room."""
 _EDGE: Final = 3
-"""So many times less than the least value that is drawn as it is."""
+"""Factor between the edge and the least value that is drawn."""
 _SIDE: Final = 0.97
-"""From one order to the next, so that orders that are equally complete do not hide one another."""
+"""Factor between equally complete orders, so that they do not hide each other."""
 _ENDS: Final = (("mean", "solid", "circle"), ("p99", "dash", "diamond"))
-"""Of a bar: its name, the line of the swept slacks, and the symbol."""
+"""Ends of a bar: name, line style of the swept slacks, and symbol."""
 
 
 class _Scale(NamedTuple):
-    """Where measures stand: shares out of place [%] and holds in ``unit``, each with the least that
-    is drawn.
+    """Positions of measures: shares out of place [%], and holds in ``unit``, each with the least
+    value drawn.
     """
 
     least_share: float
@@ -276,17 +276,17 @@ class _Scale(NamedTuple):
     is_latency: bool
 
     def share(self, each: Measures) -> float:
-        """Of the events that were not released in their place."""
+        """Share of the events that were not released in place [%]."""
         return max(100 * (1 - each.completeness), self.least_share)
 
     def holds(self, each: Measures) -> list[float]:
-        """Mean and p99."""
+        """Mean and p99 hold."""
         spread = each.latency if self.is_latency else each.hold
         return [max(ns / self.unit_ns, self.least_hold) for ns in (spread.mean_ns, spread.p99_ns)]
 
 
 def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
-    """The figure; None when no order held any event."""
+    """The figure; None if no order held any event."""
     measured = (*comparison.orders, *comparison.sweep)
     is_latency = comparison.settings.reading.departed is not None
     exact = _Scale(0, 0, *comparison.hold_unit, is_latency)
@@ -354,7 +354,7 @@ def _sweep_lines(comparison: OrdersCompared, scale: _Scale) -> list[dict[str, An
 
 
 def _legend() -> list[dict[str, Any]]:
-    """What the two symbols of an order mean."""
+    """Legend of the two symbols of an order."""
     return [
         {
             "name": f"an order: {name}",
@@ -373,7 +373,7 @@ def _label(each: Measures, scale: _Scale, end: int) -> str:
     return f"{each.order}\n{in_place(each)} in place\n{said}"
 
 
-# compare.html and compare.json: the whole comparison in one folder, to keep and to show.
+# compare.html and compare.json: the whole comparison in one folder.
 
 
 HTML: Final = "compare.html"
@@ -391,16 +391,16 @@ NO_ARRIVALS: Final = (
 def write_comparison(
     comparison: OrdersCompared, source: str, out: Path, command: str
 ) -> dict[str, Any]:
-    """Writes ``compare.json`` and ``compare.html`` into the folder ``out``, made if absent.
+    """Write ``compare.json`` and ``compare.html`` into the folder ``out``, created if missing.
 
     Args:
         comparison: what to write.
-        source: what was compared, for the reader.
+        source: name of the input, for readers.
         out: see ``engine.apps.report.page.document``.
-        command: that made it; empty: none did.
+        command: the command line; empty: none.
 
     Returns:
-        what ``compare.json`` holds.
+        The content of ``compare.json``.
 
     Raises:
         UserError: see ``check_page_folder``.
@@ -423,7 +423,7 @@ def write_comparison(
 
 
 def _kpis(comparison: OrdersCompared) -> list[Kpi]:
-    """What arrived, and what the order that suits makes of it."""
+    """Key numbers of the arrivals, and of the suitable order."""
     arrived = comparison.arrivals
     sources = f"of {number(arrived.sources)} source{'' if arrived.sources == 1 else 's'}"
     made = [
@@ -451,12 +451,12 @@ def _kpis(comparison: OrdersCompared) -> list[Kpi]:
 
 
 def _hold_text(comparison: OrdersCompared, hold_ns: float) -> str:
-    """A hold; without arrival times it is counted in lines."""
+    """Text of a hold; without arrival times it is a number of lines."""
     return duration(hold_ns) if comparison.arrival_given else f"{number(hold_ns)} lines"
 
 
 def _orders(comparison: OrdersCompared, measured: Sequence[Measures]) -> list[Table]:
-    """Two tables, as one would be too wide to be seen at once: what comes out, what it costs."""
+    """Two tables, for results and costs, because one would be too wide."""
     return [
         Table(heading, *order_table(comparison, measured, parts))
         for heading, parts in (("What comes out", OUTCOME), ("What it costs", COST))

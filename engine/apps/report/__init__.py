@@ -1,1 +1,1 @@
-"""The report of a run: its numbers in ``report.json`` and in one self-contained ``report.html``."""
+"""The report of a run: ``report.json`` and a self-contained ``report.html``."""

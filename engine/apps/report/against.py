@@ -1,4 +1,4 @@
-"""Two runs compared: key numbers, events and results, as a page, a JSON file and lines of text."""
+"""Comparison of two runs: key numbers, events and results, as a page, JSON and text."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from slackwater.engine.kernels.tables import numbered, places_of
 from slackwater.engine.log.whole_file import parquet_files, whole_file
 from slackwater.engine.scenario import Table
 
-# Two runs' events compared one by one: lost, new, otherwise ordered, and how much sooner let go.
+# Comparison of two runs' events: lost, new, in another order, and how much sooner released.
 #
-# An event is the same in both runs if it has the same site, source, stream, incarnation and number,
-# or time where there is no number; of several of one name the first is the first, and so on.
+# An event is the same in both runs if it has the same site, source, stream, incarnation and number
+# (or time without a number); events with the same name are matched in order.
 
 
 EVENTS: Final = "events.parquet"
-"""Beside a report: its events as they were let go."""
+"""File next to a report with its released events."""
 EVENTS_MAX: Final = 5_000_000
-"""Longer runs keep no events with the report, so none are compared."""
+"""Longer runs store no events with the report, so none are compared."""
 _NAMES: Final = ("site", "source", "stream")
 _COLUMNS: Final = (*_NAMES, "incarnation", "seq", "ts", "ref", "release", "status")
 _STATUS: Final = {RESIDUAL: "below what had been let go", LATE: "late", LATE_DROPPED: "dropped"}
@@ -40,7 +40,7 @@ _IN_PLACE: Final = "in order"
 
 
 def keep_events(ordered: Path, into: Path) -> None:
-    """Copies what is compared of the events in ``ordered`` to ``EVENTS`` in ``into``."""
+    """Copy the compared columns of the events in ``ordered`` to ``EVENTS`` in ``into``."""
     files = parquet_files(ordered) if ordered.is_dir() else []
     if not files or sum(pq.read_metadata(file).num_rows for file in files) > EVENTS_MAX:
         return
@@ -53,11 +53,11 @@ def compared_events(
     before: tuple[Path, Mapping[str, Any]], now: tuple[Path, Mapping[str, Any]], *,
     timed: bool, listed: int,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """As one query's results are compared; None: one of the two has no events by it.
+    """Compare events as results of a query are compared; None: a run has no stored events.
 
     Args:
         before: folder and report of the earlier run.
-        now: of the other one.
+        now: folder and report of the later run.
         timed: whether arrivals were given.
         listed: most examples of a kind.
     """
@@ -95,7 +95,7 @@ def _rows(folder: Path, report: Mapping[str, Any]) -> RunRows | None:
 
 
 def _paired(old: RunRows, new: RunRows) -> tuple[np.ndarray, np.ndarray]:
-    """Row of each event in both runs, in order of the new one, then of the old; -1: not there."""
+    """Row of each event in both runs, in order of the new run, then of the old; -1: missing."""
     rows = together(old, new)
     nameless = rows["seq"] < 0
     number = np.where(nameless, rows["ts"], rows["seq"])
@@ -110,7 +110,7 @@ def _paired(old: RunRows, new: RunRows) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _nth(name: np.ndarray) -> np.ndarray:
-    """How many of each one's name are before it."""
+    """Per element, the number of equal names before it."""
     order = np.argsort(name, kind="stable")
     found = np.empty_like(name)
     found[order] = np.arange(len(name)) - np.searchsorted(name[order], name[order])
@@ -118,7 +118,7 @@ def _nth(name: np.ndarray) -> np.ndarray:
 
 
 def _event_status(rows: RunRows, row: int) -> str:
-    """An event by its name, and what became of it."""
+    """An event's name, and what happened to it."""
     return f"{_event_name(rows, row)}: {_status(rows, row)}"
 
 
@@ -139,26 +139,27 @@ def _status(rows: RunRows, row: int) -> str:
     return _STATUS.get(int(rows["status"][row]), _IN_PLACE)
 
 
-# Two runs compared: key numbers side by side, and which results were lost, are new or changed.
+# Comparison of two runs: key numbers, and which results were lost, are new or changed.
 #
 # A match is the same in both runs if its events have the same names (stream, source and number, or
-# time where there is no number); a window, if it has the same borders and key.
+# time without a number); a window, if it has the same borders and key.
 
 
 FORMAT: Final = 2
-"""Of report.json; rises when a field changes its meaning. Others cannot be compared."""
+"""Version of report.json; increases when a field changes its meaning. Only equal versions can be
+compared."""
 LISTED: Final = 100
-"""Results of each kind and query that are listed; all are counted."""
+"""Most listed results per kind and query; all are counted."""
 _REPORT: Final = "report.json"
 _RESULTS: Final = "results.jsonl"
 Report = Mapping[str, Any]
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """The report of an earlier run.
+    """Read the report of an earlier run.
 
     Raises:
-        UserError: there is none in ``folder``, or one of another version.
+        UserError: ``folder`` has none, or one of another version.
     """
     path = folder / _REPORT
     try:
@@ -177,13 +178,13 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 
 def compared(before: Path, now: Path) -> dict[str, Any]:
-    """What changed from the run in ``before`` to that in ``now``.
+    """Changes from the run in ``before`` to that in ``now``.
 
     Returns:
         ``before`` and ``now`` (folder, title, date, command), ``kpis`` (name, both as shown,
-        change, better), ``queries`` (name -> ``both lost new changed``, ``sooner_ns``: quantiles
-        of by how much results came sooner, ``examples``), ``events`` (the same of the events as the
-        order let them go; None: one of the two has none by it), ``notes``, ``headline``.
+        change, better), ``queries`` (name -> ``both lost new changed``, ``sooner_ns``: quantiles of
+        by how much results came sooner, ``examples``), ``events`` (the same for events as the order
+        released them; None: a run has no stored events), ``notes``, ``headline``.
 
     Raises:
         UserError: see ``read_report``.
@@ -221,7 +222,7 @@ def _named(report: Report, folder: Path) -> dict[str, Any]:
 
 
 def _notes(before: Report, now: Report) -> list[str]:
-    """What makes the two hard to compare."""
+    """Facts that make the two runs hard to compare."""
     texts = before["run"]["queries"], now["run"]["queries"]
     notes = [
         f"{name} is another query now"
@@ -302,7 +303,7 @@ def _results(old: QueryAnswers, new: QueryAnswers, *, timed: bool) -> dict[str, 
 
 
 def _by_name(found: QueryAnswers) -> dict[Any, Any]:
-    """Net results by what they have in common in both runs."""
+    """Net results by names that are the same in both runs."""
     named = {}
     for identity, result in found.standing.items():
         name = identity
@@ -343,7 +344,7 @@ def _headline(found: Report) -> str:
 
 
 def in_words(name: str, found: Report, what: str = "results") -> str:
-    """One query's results, or the events, in words."""
+    """Text about one query's results, or about the events."""
     total = found["both"] + found["lost"]
     changes = {of: found[of] for of in ("lost", "new", "changed") if found[of]}
     if not changes:
@@ -354,7 +355,7 @@ def in_words(name: str, found: Report, what: str = "results") -> str:
     return f"{name}: {said}; {kept} of the earlier {what} {still}"
 
 
-# Two runs side by side, as a page, a JSON file and lines of text.
+# Comparison of two runs as a page, a JSON file and lines of text.
 
 
 HTML: Final = "against.html"
@@ -366,10 +367,10 @@ _BETTER: Final = {True: "better", False: "worse", None: ""}
 
 
 def write_against(before: Path, now: Path) -> list[str]:
-    """Writes ``against.html`` and ``against.json`` into ``now``; gives the summary's lines.
+    """Write ``against.html`` and ``against.json`` into ``now``; return the lines of the summary.
 
     Raises:
-        UserError: ``before`` holds no report of this version.
+        UserError: ``before`` has no report of this version.
     """
     found: dict[str, Any] = plain(compared(before, now)) | {"made_with": versions()}
     write_text(now / JSON, as_json(found, indent=1) + "\n")
@@ -378,7 +379,7 @@ def write_against(before: Path, now: Path) -> list[str]:
 
 
 def summary(found: Mapping[str, Any]) -> list[str]:
-    """What changed, for a terminal."""
+    """Summary of the changes, for a terminal."""
     lines = [f"against {found['before']['folder']} ({found['before']['made_at']}):"]
     lines += [f"  note: {note}" for note in found["notes"]]
     for each in found["kpis"]:
@@ -409,7 +410,7 @@ def _row(name: str, found: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def page(found: Mapping[str, Any]) -> str:
-    """The page; ``found`` is what against.json holds."""
+    """The page; ``found``: the content of against.json."""
     kpis = tuple(
         (each["name"], each["before"], each["now"], each["change"], _BETTER[each["better"]])
         for each in found["kpis"]

@@ -14,22 +14,22 @@ from msgspec import Struct, json
 from slackwater.engine.core.units import date, date_digits, duration, is_date, number, percent
 from slackwater.engine.scenario import Tile
 
-# What a table shows, and times of a run.
+# Contents of table cells, and times of a run.
 
 
 Cell = str | int | float | None
-"""What a table shows: texts as they are, the rest as ``number`` says."""
+"""Content of a table cell: text as it is, other types formatted by ``number``."""
 NS_PER_MS: Final = 1_000_000
 _TIME_LINES: Final = (
     ("s", 10**9, 1_800), ("min", 60 * 10**9, 1_800), ("h", 3_600 * 10**9, 1_800),
     ("d", 86_400 * 10**9, 1_800), ("years", 31_557_600 * 10**9, 0),
 )  # fmt: skip
-"""Unit of a time line, its ns, and up to how many of it a time line uses it; 0 = any."""
+"""Unit of a time line, its ns, and the largest number of units for which it is used; 0: any."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLine:
-    """Times since the run's first ``since`` (arrival, or event where none has one), in ``unit``."""
+    """Times since the run's first ``since`` (arrival, or event without arrivals), in ``unit``."""
 
     origin_ns: int
     unit: str
@@ -39,7 +39,7 @@ class TimeLine:
 
     @classmethod
     def of(cls, first_ns: int | None, last_ns: int | None, since: str = "arrival") -> TimeLine:
-        """The time line of a run between these arrivals; of an empty run when they are None."""
+        """The time line between two instants; None: an empty run."""
         origin = first_ns or 0
         span = (last_ns or 0) - origin
         fitting = (each for each in _TIME_LINES if span <= each[2] * each[1] or not each[2])
@@ -48,7 +48,7 @@ class TimeLine:
 
     @property
     def title(self) -> str:
-        """Of an axis: what its numbers count, and the date at its 0 where instants are dates."""
+        """Title of an axis: meaning of its numbers, and the date at its 0 if instants are dates."""
         said = f"time since the first {self.since} [{self.unit}]"
         if not is_date(self.origin_ns):
             return said
@@ -62,36 +62,36 @@ class TimeLine:
         return [-0.02 * last, 1.02 * last]
 
     def text(self, at_ns: int) -> str:
-        """Where an instant lies, for people."""
+        """An instant on the time line, as text."""
         return f"{number(round(self.place(at_ns), 6))}\N{NO-BREAK SPACE}{self.unit}"
 
     def place(self, at_ns: int) -> float:
-        """Where an instant lies."""
+        """An instant on the time line, in ``unit``."""
         return (at_ns - self.origin_ns) / self.unit_ns
 
 
-# Turns what scenarios hand over into what JSON has.
+# Conversion of scenarios' data to types of JSON.
 
 
 def plain(value: Any) -> Any:
-    """``value`` with dicts, lists, texts, numbers, bools and None only.
+    """Convert ``value`` to dicts, lists, texts, numbers, bools and None only.
 
-    NumPy values become Python's, a number that is not finite becomes None, other objects texts.
+    NumPy values become Python's, numbers that are not finite become None, other objects texts.
     """
     return json.decode(json.encode(value, enc_hook=_builtin))
 
 
 def _builtin(value: Any) -> Any:
-    """What JSON has for an object that it has not."""
+    """JSON form of an object of another type."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """What ``plain`` takes as JSON text: of one line, or indented."""
+    """JSON text of a value that ``plain`` accepts: one line, or indented."""
     return json.format(json.encode(value, enc_hook=_builtin), indent=indent or 0).decode()
 
 
-# The terms of the conservation table, in the order in which an event meets them.
+# The terms of the conservation table, in the order in which an event passes them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +177,12 @@ class Equation:
 
     @property
     def text(self) -> str:
-        """In the words of the table."""
+        """The equation in the words of the table."""
         sides = (" + ".join(HEADINGS[key] for key in side) for side in (self.left, self.right))
         return (" ≤ " if self.at_most else " = ").join(sides)
 
     def sums(self, counts: Mapping[str, Any]) -> tuple[int, int] | None:
-        """(left, right), or None where a term is not known."""
+        """(left, right), or None if a term is unknown."""
         if any(counts.get(key) is None for key in (*self.left, *self.right)):
             return None
         left, right = (sum(counts[key] for key in side) for side in (self.left, self.right))
@@ -216,7 +216,7 @@ PASS_EQUATIONS: Final = (
     Equation(("released",), ("in_order", "residual", "late_passed")),
     Equation(("dropped_rows",), ("late_dropped", "residual_dropped")),
     Equation(("missing_filled",), ("missing_total",), at_most=True),
-    # What never came through its lane as an event of its own number can be found missing at most.
+    # An event that never passed its lane under its own number can at most be found missing.
     Equation(
         ("missing",),
         ("never_logged", "duplicate", "quarantined_future", "quarantined_jump"),
@@ -225,7 +225,7 @@ PASS_EQUATIONS: Final = (
 )  # fmt: skip
 
 
-# Every number of the page: its name, what it is, its unit. Shown at the end of the report.
+# Every number of the page: name, definition and unit, shown at the end of the report.
 
 
 _MORE: Final = (
@@ -287,7 +287,7 @@ def glossary(known: Collection[str]) -> list[dict[str, str]]:
     """``term``, ``definition`` and ``unit`` of each reported number.
 
     Args:
-        known: keys of the terms that are known from before the arrival log.
+        known: keys of the terms before the arrival log that are known.
     """
     before = [term for term in BEFORE if term.key in known]
     counts = [(term.heading, term.definition, "events") for term in (*before, *PASS)]
@@ -298,16 +298,16 @@ def glossary(known: Collection[str]) -> list[dict[str, str]]:
 
 
 def with_anchors(words: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
-    """The words of a glossary, each with the ``anchor`` under which a page has it."""
+    """The entries of a glossary, each with the ``anchor`` of its place on a page."""
     return [{**each, "anchor": f"term-{at}"} for at, each in enumerate(words)]
 
 
 def places_of(words: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, str]]:
-    """Word -> anchor and definition, of words with anchors."""
+    """Term -> anchor and definition, from entries with anchors."""
     return {each["term"]: (each["anchor"], each["definition"]) for each in words}
 
 
-# The key numbers of a report: tiles of its page, and what runs are compared by.
+# The key numbers of a report: tiles of its page, and the numbers by which runs are compared.
 
 
 Report = Mapping[str, Any]
@@ -316,8 +316,8 @@ Report = Mapping[str, Any]
 class Kpi(Struct, frozen=True, rename={"text": "shown"}):
     """One number: ``value`` in ns, as a share or a count; ``better``: ``less``, ``more`` or empty.
 
-    ``name`` stays from run to run; ``text`` (``shown`` in JSON) and ``note`` are for people;
-    ``term`` is its entry in the glossary. ``bound`` and ``holds`` as of ``engine.scenario.Tile``.
+    ``name`` is the same in every run; ``text`` (``shown`` in JSON) and ``note`` are for people;
+    ``term`` is its entry in the glossary. ``bound`` and ``holds``: as in ``engine.scenario.Tile``.
     """
 
     name: str
@@ -332,7 +332,7 @@ class Kpi(Struct, frozen=True, rename={"text": "shown"}):
 
 
 def kpis(report: Report, tiles: Sequence[Tile]) -> list[dict[str, Any]]:
-    """Plain key numbers: those of the scenario, then those that every report has, if known."""
+    """Key numbers as plain data: the scenario's, then those of every report, if known."""
     found = [
         Kpi(
             each.name,
@@ -348,7 +348,7 @@ def kpis(report: Report, tiles: Sequence[Tile]) -> list[dict[str, Any]]:
 
 
 def with_unit(name: str, value: float) -> str:
-    """The value of a scenario's metric, as a person reads it."""
+    """Text of a scenario's metric with its unit."""
     unit = unit_of(name)
     if unit == "ns":
         return duration(value)
@@ -356,7 +356,7 @@ def with_unit(name: str, value: float) -> str:
 
 
 def unit_of(name: str) -> str:
-    """Metrics of scenario files say by their names what they are."""
+    """Unit of a metric of scenario files, by its name."""
     metric = name.rpartition(": ")[2]
     if "delay" in metric or metric.startswith("hold"):
         return "ns"
@@ -428,7 +428,7 @@ def _clocks(report: Report) -> Iterator[Kpi]:
 
 def _of_queries(report: Report) -> Iterator[Kpi]:
     for query, found in report["matches"].items():
-        unknown = found.get("unknown", 0)  # older reports have none
+        unknown = found.get("unknown", 0)  # missing in older reports
         count = found["confirmed"] + found["uncertain"] + unknown
         note = f"{number(found['uncertain'])} of them uncertain"
         if found["true"]:
@@ -454,14 +454,14 @@ def _of_queries(report: Report) -> Iterator[Kpi]:
                   term="missing in a window")  # fmt: skip
 
 
-# What a report was made with.
+# Versions with which a report was made.
 
 
 _NAMED: Final = ("slackwater", "numpy", "numba", "pyarrow", "pyspark", "plotly")
 
 
 def versions() -> dict[str, str]:
-    """Python's version, ours, and those of the libraries that numbers could depend on."""
+    """Versions of Python, slackwater, and the libraries on which numbers could depend."""
     found = {"python": platform.python_version()}
     for name in _NAMED:
         try:

@@ -1,4 +1,4 @@
-"""The verdict: every claim, whether the sums balance, and the key numbers in words."""
+"""The verdict: claims, balance of sums, and the key numbers as text."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def verdict(claims: Sequence[Claim], report: Mapping[str, Any]) -> dict[str, Any
 
 
 def _answered(report: Mapping[str, Any]) -> str:
-    """What the queries said, where nothing is claimed of it."""
+    """Text about the queries' results, for runs without claims."""
     said = []
     for query, found in report["matches"].items():
-        unknown = found.get("unknown", 0)  # older reports have none
+        unknown = found.get("unknown", 0)  # missing in older reports
         count = found["confirmed"] + found["uncertain"] + unknown
         text = f"{query}: {number(count)} match{'' if count == 1 else 'es'}"
         said.append(text + (f", {number(found['uncertain'])} uncertain" if count else ""))
@@ -77,7 +77,7 @@ def _answered(report: Mapping[str, Any]) -> str:
 
 
 def _numbers(report: Mapping[str, Any]) -> str:
-    """What happened, in plain words."""
+    """Summary of the run as text."""
     main = report["run"]["passes"][0]["label"]
     counts = report["conservation"]["passes"][main]["total"]
     disorder, holds = report["disorder"], report["holds"][main]["hold_ns"]
@@ -135,14 +135,14 @@ def _numbers(report: Mapping[str, Any]) -> str:
     return " ".join(f"{each}." for each in clauses)
 
 
-# The verdict for CI: JUnit's XML, which every CI shows, or Markdown.
+# The verdict for CI: JUnit XML, which every CI displays, or Markdown.
 
 
 def check_summaries(files: Iterable[Path]) -> None:
-    """Checks before the work what would fail at its end.
+    """Check early for errors that would otherwise occur at the end.
 
     Raises:
-        UserError: a name is of neither form, or lies in no folder.
+        UserError: a name has another suffix, or its folder does not exist.
     """
     for file in files:
         if file.suffix not in _FORMS:
@@ -154,13 +154,13 @@ def check_summaries(files: Iterable[Path]) -> None:
 def write_summaries(
     files: Iterable[Path], name: str, headline: str, checks: Sequence[Claim]
 ) -> None:
-    """Writes each file in the form that its ending names.
+    """Write each file in the format of its suffix.
 
     Args:
         files: see ``check_summaries``.
-        name: of what was judged.
-        headline: before the checks; may be empty.
-        checks: one at least.
+        name: name of what was judged.
+        headline: text before the checks; may be empty.
+        checks: at least one.
     """
     said = [Claim(visible(each.text), each.holds, visible(each.detail)) for each in checks]
     for file in files:
@@ -198,7 +198,7 @@ def _markdown(name: str, headline: str, checks: Sequence[Claim]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text that is no markup, in one line."""
+    """A text on one line with Markdown escaped."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""Reads a run's directory, measures it, and writes ``report.json`` and ``report.html``."""
+"""Reads a run's folder, measures it, and writes ``report.json`` and ``report.html``."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from slackwater.engine.scenario import Pass, Score, Table
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the files of a run are, as far as they are not where ``engine.scenario`` says.
+    """Locations of a run's files that differ from ``engine.scenario``.
 
-    ``passes``: folders by label; ``into``: where the report goes; ``manifest``: None: in the run's
-    folder. ``arrival_given`` False: arrivals are but line numbers, so nothing is said in time.
+    ``passes``: folders by label; ``into``: folder of the report; ``manifest``: None: in the run's
+    folder. ``arrival_given`` False: arrivals are line numbers, so no times are reported.
     """
 
     passes: Mapping[str, Path]
@@ -56,7 +56,7 @@ class Places:
 
     @classmethod
     def of(cls, directory: Path, passes: Sequence[Pass]) -> Places:
-        """Of a scenario's run."""
+        """The locations of a scenario's run."""
         return cls({each.label: directory / "runs" / each.label for each in passes}, directory)
 
 
@@ -71,23 +71,23 @@ def write_report(
     command: str = "",
     places: Places | None = None,
 ) -> dict[str, Any]:
-    """Measures the run in ``directory`` and writes ``report.json`` and ``report.html``.
+    """Measure the run in ``directory`` and write ``report.json`` and ``report.html``.
 
     Args:
-        directory: laid out as in ``engine.scenario``, with every pass done.
+        directory: laid out as in ``engine.scenario``, with all passes done.
         scenario_title: heading of the page.
-        what: one or two sentences: what was simulated or replayed.
+        what: one or two sentences about what was simulated or replayed.
         queries: name -> text.
         passes: the first is the main one.
         score: claims, tables and facts. ``facts["windows_truth"]`` (query -> ``[{start, key,
-            value}]``) and ``facts["true_matches"]`` (``[{at_ref_ns, query?}]``) are drawn
-            beside the results.
+            value}]``) and ``facts["true_matches"]`` (``[{at_ref_ns, query?}]``) are drawn next to
+            the results.
         options: of the scenario.
-        command: that makes the run again; empty: none does.
-        places: of the run's files; None: as a scenario's.
+        command: command line that repeats the run; empty: none.
+        places: of the run's files; None: as for a scenario.
 
     Returns:
-        what ``report.json`` holds: all numbers of the page. Times in ns; ``verdict.holds`` says
+        The content of ``report.json``: all numbers of the page. Times in ns; ``verdict.holds``:
         whether every claim holds and every sum balances.
 
     Raises:
@@ -138,7 +138,7 @@ def _of_events(
     *,
     arrival_given: bool,
 ) -> dict[str, Any]:
-    """What is measured of the events that arrived, pass by pass."""
+    """Measures of the events that arrived, per pass."""
     main = passes[0].label
     unordered = next((each.label for each in passes if each.order == "none"), None)
     return {
@@ -154,7 +154,7 @@ def _of_events(
 
 
 def _of_results(results: Path, facts: Mapping[str, Any], tables: Sequence[Table]) -> dict[str, Any]:
-    """What is measured of what the queries said, behind the scenario's ``tables``."""
+    """Measures of the queries' results, after the scenario's ``tables``."""
     answers = read_answers(results)
     matches = measure_matches(answers.matches, facts.get("true_matches", []))
     add_events(matches, results)
@@ -167,7 +167,7 @@ def _of_results(results: Path, facts: Mapping[str, Any], tables: Sequence[Table]
 
 
 def _written(path: Path) -> str:
-    """When the pass was done: the same whenever its report is made."""
+    """When the pass was done, independent of when the report is made."""
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -231,9 +231,8 @@ def _run(
 
 
 def _span(main: Path, arrival_given: bool) -> dict[str, Any]:
-    """First and last of the main pass's events, to which the page's times relate.
-
-    By arrival, or where none was given by ref.
+    """First and last instant of the main pass's events, the range of the page's times: by arrival,
+    or by ref without arrivals.
     """
     of = "arrival" if arrival_given else "ref"
     at = ordered_rows(main, (of,))[of]
@@ -241,23 +240,23 @@ def _span(main: Path, arrival_given: bool) -> dict[str, Any]:
     return {"arrival_given": arrival_given, "first_arrival_ns": first, "last_arrival_ns": last}
 
 
-# The report of a pass over anybody's own data: what ``query --report`` and ``order`` write.
+# The report of a pass over any data: ``query --report`` and ``order --report``.
 #
-# Nothing is known of what truly happened, nor of what came before the log; the rest is the page of
-# a scenario's run, with the answers beside it, by which a later run can be compared.
+# The truth, and events lost before the log, are unknown; the rest is as for a scenario's run, with
+# the results stored next to it, so that a later run can be compared.
 
 
 RESULTS: Final = "results.jsonl"
 FILES: Final = ("report.html", "report.json", RESULTS, EVENTS, "against.html", "against.json")
-"""What a folder of ``--report`` may hold."""
+"""Files that a folder of ``--report`` may contain."""
 _NAMED: Final = 3
 
 
 def check_report(into: Path) -> None:
-    """Checks before the work what would fail at its end.
+    """Check early for errors that would otherwise occur at the end.
 
     Raises:
-        UserError: the folder holds what is not ours.
+        UserError: the folder has other files.
     """
     check_page_folder(into, FILES, "--report")
 
@@ -265,10 +264,10 @@ def check_report(into: Path) -> None:
 def write_own_report(
     request: PassRequest, made: PartStore, into: Path, *, arrival_given: bool
 ) -> Any:
-    """Writes the report of the pass in ``made`` into the folder ``into``, made if absent.
+    """Write the report of the pass in ``made`` into the folder ``into``, created if missing.
 
     Returns:
-        what ``report.json`` holds.
+        The content of ``report.json``.
     """
     into.mkdir(parents=True, exist_ok=True)
     for name in FILES:

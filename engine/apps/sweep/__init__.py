@@ -1,1 +1,1 @@
-"""Sweeps: one scenario at many settings, judged by its thresholds."""
+"""Sweeps: one scenario with many settings, judged by its thresholds."""

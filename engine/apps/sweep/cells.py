@@ -1,4 +1,4 @@
-"""The axes of a sweep and their values, from texts such as ``link.delay=1ms..200ms``."""
+"""The axes of a sweep, from texts such as ``link.delay=1ms..200ms``, and its cells."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from slackwater.engine.core.units import neat
 from slackwater.engine.log.whole_file import whole_file
 
 POINTS: Final = 5
-"""Of a range that does not say how many."""
+"""Default number of points of a range."""
 CELLS_MAX: Final = 10_000
 _POINTS_MAX: Final = 1_000
 _RANGE: Final = re.compile(r"(?P<low>[^/]+?)\s*\.\.\s*(?P<high>[^/]+?)\s*(?:/\s*(?P<points>\d+))?")
 _QUANTITY: Final = re.compile(r"(-?[0-9.]+(?:[eE]-?[0-9]+)?)\s*([A-Za-z%]*)")
 _GEOMETRIC: Final = 10
-"""Ends of a range that lie further apart than this are filled in evenly by ratio."""
+"""Ranges whose ends differ by more than this factor are filled geometrically."""
 _HOW: Final = "write PATH=1,2,3 or PATH=LOW..HIGH or PATH=LOW..HIGH/POINTS"
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A setting, by its path, and its values as they are written, from first to last."""
+    """A setting, by its path, and its values as written, from first to last."""
 
     path: str
     values: tuple[str, ...]
 
 
 Cell = tuple[str, ...]
-"""A value for each axis."""
+"""A value per axis."""
 
 
 def read_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
-    """The axes that the options ``--sweep`` give.
+    """Parse the axes of the options ``--sweep``.
 
     >>> read_axes(["link.delay=1ms..100ms/3", "clock.skew_ppm = 1, 20"])[0].values
     ('1ms', '10ms', '100ms')
@@ -58,7 +58,7 @@ def read_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
     ('1', '2', '3')
 
     Raises:
-        UserError: not of this form, a setting given twice, or too many cells.
+        UserError: another format, a setting given twice, or too many cells.
     """
     axes = tuple(_axis(text) for text in texts)
     paths = [axis.path for axis in axes]
@@ -85,7 +85,7 @@ def _axis(text: str) -> Axis:
     if not all(values) or len(set(values)) < len(values) or (found is None and ".." in values_text):
         raise UserError(f"--sweep {text}: a value is empty, given twice or half a range; {_HOW}")
     sizes = [size_of(each) for each in values]
-    if None not in sizes:  # steps from value to value are counted, so that they must lie in order
+    if None not in sizes:  # values must be in order, because distances count steps
         values = [each for _, each in sorted(zip(sizes, values, strict=True))]
     return Axis(path, tuple(values))
 
@@ -111,20 +111,20 @@ def _filled(found: re.Match[str], text: str) -> list[str]:
 
 
 def _whole_numbers(low: str, high: str) -> int:
-    """How many there are between two of them; of other ends more than is asked for."""
+    """Number of whole numbers in a range; ``POINTS`` if the ends are no whole numbers."""
     if not (low.strip().isdecimal() and high.strip().isdecimal()):
         return POINTS
     return max(int(high) - int(low) + 1, 2)
 
 
 def _rounded(duration_ns: float) -> int:
-    """Whole ns with three digits: a range is filled in, not measured."""
+    """Whole ns with three digits, as points of a range need no more."""
     digits = 2 - math.floor(math.log10(duration_ns)) if duration_ns > 0 else 0
     return round(round(duration_ns, digits))
 
 
 def _quantity(text: str, option: str) -> tuple[float, str | None]:
-    """A number, and its unit if it is a duration, then in ns."""
+    """A number and its unit; durations are converted to ns."""
     found = _QUANTITY.fullmatch(text.strip())
     try:
         value = float(found[1]) if found else math.nan
@@ -143,7 +143,7 @@ def _quantity(text: str, option: str) -> tuple[float, str | None]:
 
 
 def size_of(value: object) -> float | None:
-    """A value as a number, a duration in ns; None: it is neither.
+    """A value as a number, durations in ns; None: it is neither.
 
     >>> size_of("20 ms"), size_of(3), size_of("5 %"), size_of("none")
     (20000000.0, 3.0, 0.05, None)
@@ -157,7 +157,7 @@ def size_of(value: object) -> float | None:
 
 
 def nearest(axis: Axis, value: object) -> str:
-    """The value of ``axis`` that is nearest to ``value``, or equal to it; else its first."""
+    """The value of ``axis`` equal or nearest to ``value``; without a size, its first."""
     if str(value) in axis.values:
         return str(value)
     size = size_of(value)
@@ -168,10 +168,10 @@ def nearest(axis: Axis, value: object) -> str:
     return min(known, key=lambda each: abs(known[each] - size))
 
 
-# Runs the cells of a sweep side by side, each in a process of its own pool, and keeps each answer.
+# Runs the cells of a sweep in parallel processes, and stores each answer.
 #
-# A cell is one scenario at one setting with one seed. Its answer is a small file, written whole; a
-# sweep that was cut off goes on with the cells that have none.
+# A cell is one combination of settings; a job is a cell with one seed. Its answer is a small file,
+# written atomically; an interrupted sweep continues with the jobs that have none.
 
 
 CELLS: Final = "cells"
@@ -179,7 +179,7 @@ CELLS: Final = "cells"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One cell with one seed: what is set, as ``PATH=VALUE``."""
+    """One cell with one seed, and its settings as ``PATH=VALUE``."""
 
     cell: Cell
     seed: int
@@ -187,8 +187,8 @@ class Job:
 
 
 class ThresholdAnswer(NamedTuple):
-    """Whether a threshold holds, and what it is, for people; ``metric`` is its name with the query,
-    ``value`` what was measured, ``bound`` what it must keep, as ``<= 2 s``.
+    """Whether a threshold holds, with a text; ``metric``: its name with the query, ``value``: the
+    measurement, ``bound``: its limit, such as ``<= 2 s``.
     """
 
     holds: bool
@@ -200,13 +200,13 @@ class ThresholdAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CellAnswer:
-    """What came of a job.
+    """Result of a job.
 
     Attributes:
-        cell, seed: which it was.
+        cell, seed: of the job.
         claims: by the text of each threshold.
         metrics: by query (or ``events``) and name.
-        error: what made it impossible; None: nothing.
+        error: why it could not be run; None: it was run.
     """
 
     cell: Cell
@@ -220,7 +220,7 @@ def jobs_of(
     axes: Sequence[Axis], cells: Sequence[Cell], first_seed: int, seeds: int,
     pairs: Sequence[str],
 ) -> list[Job]:  # fmt: skip
-    """A job for each cell and seed; ``pairs`` are set in all of them."""
+    """A job per cell and seed; ``pairs``: settings of all jobs."""
     return [
         Job(
             cell,
@@ -239,12 +239,12 @@ def jobs_of(
 def answered(
     path: Path, jobs: Sequence[Job], folder: Path, done: Callable[[int], None], workers: int = 0
 ) -> list[CellAnswer]:
-    """The answers to all ``jobs``, in their order.
+    """Run ``jobs``; return their answers in order.
 
     Args:
         path: of the scenario file.
         jobs: what to run.
-        folder: keeps the answers; those that it has are not made again.
+        folder: stores the answers; jobs with a stored answer are not run again.
         done: called with the number of answers so far.
         workers: processes; 0: one per core; 1: this one.
 
@@ -263,7 +263,7 @@ def answered(
     done(len(found))
     for job, answer in _made(path, [job for job in jobs if job not in found], workers):
         found[job] = answer
-        if answer.error is None:  # what could not be run may be able to the next time
+        if answer.error is None:  # a failed job is retried next time
             with whole_file(kept / names[job]) as sink:
                 sink.write(json.dumps(asdict(answer)).encode())
         done(1)
@@ -281,7 +281,7 @@ def _made(path: Path, jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, 
         for job in jobs:
             yield job, answer_of(str(path), job)
         return
-    # Not forked: Arrow's threads would not live in the copies.
+    # Not forked: Arrow's threads would not exist in the children.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(count, mp_context=context) as pool:
         waiting = {pool.submit(answer_of, str(path), job): job for job in jobs}
@@ -317,13 +317,13 @@ def answer_of(path: str, job: Job) -> CellAnswer:
 
 
 def _name(content: str, job: Job) -> str:
-    """Of the file of a job's answer: of all that its answer depends on."""
+    """Name of the file of a job's answer: a digest of everything on which it depends."""
     content_key = json.dumps([version("slackwater"), content, job.pairs]).encode()
     return blake2b(content_key, digest_size=12).hexdigest() + ".json"
 
 
 def _read(file: Path, job: Job) -> CellAnswer | None:
-    """An answer that was kept; one that is damaged is made again."""
+    """Read a stored answer; None: missing or damaged."""
     try:
         kept: dict[str, Any] = json.loads(file.read_bytes())
         claims = {text: ThresholdAnswer(*each) for text, each in kept["claims"].items()}

@@ -1,4 +1,4 @@
-"""sweep.html and sweep.json: where each threshold holds, drawn and in numbers."""
+"""sweep.html and sweep.json: where each threshold holds, as figures and numbers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from slackwater.engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer, si
 from slackwater.engine.core.units import number
 from slackwater.engine.scenario import Claim, Table
 
-# What a sweep says: where every threshold holds, and the least change that makes them hold.
+# Findings of a sweep: where all thresholds hold, and the least change that makes them hold.
 
 
 _T_95: Final = (
     12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
     2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04,
 )  # fmt: skip
-"""Student's t: 95 % of it lies within this, by degrees of freedom from 1 on; 1.96 beyond."""
+"""Student's t for 95 % (two-sided) by degrees of freedom from 1; 1.96 beyond."""
 
 NOT_RUN: Final = "not run"
 
@@ -35,7 +35,7 @@ class Estimate:
 
     mean: float
     half: float | None
-    """None: of one seed nothing is known."""
+    """None: unknown for one seed."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
@@ -56,11 +56,11 @@ class SweepFindings:
     """A sweep's answers, by cell.
 
     Attributes:
-        axes: what was swept.
+        axes: the swept settings.
         thresholds: their texts.
         holding: threshold -> cell -> share of the seeds with which it holds.
-        details: threshold -> cell -> what it was; with several seeds, the mean and the worst.
-        metrics: cell -> query -> metric -> its spread over the seeds.
+        details: threshold -> cell -> its value; with several seeds, the mean and the worst.
+        metrics: cell -> query -> metric -> estimate over the seeds.
         errors: cell -> why it could not be run.
     """
 
@@ -93,7 +93,7 @@ class SweepFindings:
         return cls(axes, tuple(texts), holding, details, metrics, errors)
 
     def all_hold(self, cell: Cell) -> bool:
-        """Whether every threshold holds there with every seed."""
+        """Whether every threshold holds in ``cell`` with every seed."""
         return cell not in self.errors and all(
             self.holding[text][cell] == 1 for text in self.thresholds
         )
@@ -117,7 +117,7 @@ class SweepFindings:
 
 
 def _measured(text: str, seeds: Sequence[CellAnswer]) -> str:
-    """What the threshold is about: with several seeds, its mean and the worst."""
+    """The threshold's value: with several seeds, its mean and the worst."""
     answers = [each.claims[text] for each in seeds]
     known = [each.value for each in answers if each.value is not None]
     metric, bound = answers[0].metric, answers[0].bound
@@ -150,11 +150,11 @@ HTML: Final = "sweep.html"
 JSON: Final = "sweep.json"
 ALL: Final = "all thresholds together"
 FACETS_MAX: Final = 24
-"""Maps of one threshold that are drawn; the table has all cells."""
+"""Most maps drawn per threshold; the table has all cells."""
 _WORDED: Final = 12
-"""With so many columns a map's cells say their values,"""
+"""Up to this many columns a map's cells show their values,"""
 _NARROW: Final = 6
-"""with so many also on a phone. The table has all of them."""
+"""and up to this many on a phone. The table has all values."""
 _CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells", **CHAPTER}
 _SOME: Final = "#e9c46a"
 _SCALE: Final = [[0, BAD], [0.5, _SOME], [1, GOOD]]
@@ -163,18 +163,18 @@ _SCALE: Final = [[0, BAD], [0.5, _SOME], [1, GOOD]]
 def write_sweep(
     findings: SweepFindings, title: str, file_cell: Cell, command: str, out: Path, seeds: int
 ) -> dict[str, Any]:
-    """Writes ``sweep.json`` and ``sweep.html`` into the folder ``out``.
+    """Write ``sweep.json`` and ``sweep.html`` into the folder ``out``.
 
     Args:
         findings: of the sweep.
         title: of the scenario.
-        file_cell: the cell nearest to what the file itself says.
-        command: that makes it again.
+        file_cell: the cell nearest to the file's own settings.
+        command: command line that repeats the sweep.
         out: the folder.
-        seeds: how many each cell was run with.
+        seeds: number of seeds per cell.
 
     Returns:
-        what ``sweep.json`` holds.
+        The content of ``sweep.json``.
     """
     found: dict[str, Any] = plain(_plain(findings, title, file_cell, command, seeds))
     everywhere = [text for text, shares in findings.holding.items() if min(shares.values()) == 1]
@@ -192,7 +192,7 @@ def write_sweep(
 
 
 def assess(findings: SweepFindings, file_cell: Cell) -> tuple[bool, str]:
-    """Whether the file's own cell is good enough, up to which values, and what to change if not."""
+    """Whether the file's own cell is good enough, with its margins or the change that is needed."""
     if not findings.thresholds:
         return True, "The file has no thresholds: nothing is judged, the numbers are below."
     if findings.all_hold(file_cell):
@@ -236,7 +236,7 @@ def _limits(findings: SweepFindings, at: Cell) -> list[str]:
         line = [(*at[:number_of], value, *at[number_of + 1 :]) for value in axis.values]
         holds = [findings.all_hold(cell) for cell in line]
         first = last = axis.values.index(at[number_of])
-        if None in map(size_of, axis.values):  # names: none lies beyond another
+        if None in map(size_of, axis.values):  # names have no order
             good = [value for value, all_hold in zip(axis.values, holds, strict=True) if all_hold]
             beyond = [place for place, all_hold in enumerate(holds) if not all_hold]
             text = f"with {axis.path} = {' or '.join(good)}"
@@ -273,7 +273,7 @@ def _failing(findings: SweepFindings, cell: Cell) -> str:
 
 
 def _kpis(findings: SweepFindings, file_cell: Cell) -> list[Kpi]:
-    """In how many cells all thresholds hold, and each one; in colour: whether at ``file_cell``."""
+    """Key numbers: cells in which all thresholds hold, and each one; coloured by ``file_cell``."""
     cells = list(findings.metrics)
     made = [Kpi("cells", len(cells), "count", number(len(cells)), _axes(findings))]
     if not findings.thresholds:
@@ -335,14 +335,14 @@ def _plain(
 
 
 def _share(findings: SweepFindings, text: str, cell: Cell) -> float:
-    """Of the seeds with which the threshold, or all of them, hold."""
+    """Share of the seeds with which the threshold, or all of them, hold."""
     if text != ALL:
         return findings.holding[text][cell]
     return min((findings.holding[each][cell] for each in findings.thresholds), default=1.0)
 
 
 def _maps(findings: SweepFindings, text: str, file_cell: Cell) -> list[Figure]:
-    """A map for each combination of the axes beyond the second."""
+    """A map per combination of the axes after the second."""
     if not findings.thresholds:
         return []
     rest = findings.axes[2:]
@@ -412,19 +412,19 @@ def _map(findings: SweepFindings, text: str, file_cell: Cell, others: list[str])
 
 
 def _without_words(said: list[list[str]]) -> list[list[str]]:
-    """What cells say where a map is as wide as a phone: values alone, as far as they have room."""
+    """Texts of a map's cells on a phone: values only, if there is room."""
     if len(said[0]) > _NARROW:
         return [[""] * len(row) for row in said]
     return [[each.replace("mean ", "").replace("worst ", "") for each in row] for row in said]
 
 
 def _step(share: float) -> float:
-    """Every seed, some or none: the colour of a share."""
+    """Colour of a share: all seeds, some or none."""
     return share if share in (0, 1) else 0.5
 
 
 def _legend(shares: set[float]) -> list[dict[str, Any]]:
-    """What the colours mean that a map has."""
+    """Legend of the colours in a map."""
     some = {share for share in shares if 0 < share < 1}
     named = {"holds": (1.0, GOOD), "fails": (0.0, BAD)}
     known = [(name, colour) for name, (share, colour) in named.items() if share in shares]

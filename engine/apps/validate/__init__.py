@@ -1,1 +1,1 @@
-"""Is this hardware good enough for that query? Measured clocks and links, judged (SPEC 4.3)."""
+"""Judges whether measured clocks and links are good enough for given queries (SPEC 4.3)."""

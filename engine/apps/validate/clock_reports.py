@@ -1,7 +1,7 @@
 """Each clock of a log: how far off it is, how well that is known, and how to declare it.
 
-From its syncs where it has any; else from arrivals less stamps (``clocks.arrivals``). The
-bounds of a clock's events are those that the engine declares: its own chain is run over the log.
+The offset comes from its syncs or, without any, from arrivals minus stamps (``clocks.arrivals``).
+The bounds of a clock's events are those that the engine declares: its chain is run over the log.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ _POINTS_MAX: Final = 240
 
 
 class ClockReport(Struct, frozen=True):
-    """One clock; times and durations in ns, None where it is not known.
+    """One clock; times and durations in ns, None where unknown.
 
     ``known_by``: ``syncs``, ``arrivals`` (a largest offset, and an assumed least delay) or
     ``nothing`` (there are no arrivals). ``offset_ns``: to be added to its times, at its last event;
-    ``low_ns``, ``high_ns``: between which it lies over the whole log. ``skew_ppb``: d(offset)/dt.
-    ``steps``: (event time, change of the offset). ``jitter_ns``: of the readings. ``age_ns``: the
-    longest that it is left alone, before its first and after its last sync, too. ``declared_ns``:
-    the largest bound that the engine declares of one of its events. ``lag_ns``: so much later than
-    it can have happened each event came at least. ``clock``: for ``--clock``.
-    ``at_ns``, ``series_ns``: offsets over its own time, for a figure.
+    ``low_ns``, ``high_ns``: its range over the whole log. ``skew_ppb``: d(offset)/dt. ``steps``:
+    (event time, change of the offset). ``jitter_ns``: of the readings. ``age_ns``: the longest time
+    without a sync, including before the first and after the last. ``declared_ns``: the largest
+    bound that the engine declares for its events. ``lag_ns``: least time by which each event
+    arrived later than it can have happened. ``clock``: value for ``--clock``. ``at_ns``,
+    ``series_ns``: offsets over its own time, for a figure.
     """
 
     site: str
@@ -95,7 +95,7 @@ def clock_reports(
     """Every clock that stamped events, by site and name.
 
     Args:
-        log: its records in order of arrival.
+        log: records in order of arrival.
         arrival_given: whether arrivals are instants, not line numbers.
         advanced: takes the number of records, for progress.
     """
@@ -118,7 +118,7 @@ def clock_reports(
 
 
 def _with_epochs(found: Sequence[ClockReport]) -> list[ClockReport]:
-    """A device's clock that was set goes on as one of another name: that is its step."""
+    """Merge the epochs of a device's clock, which have different names, as steps of one clock."""
     newest: dict[tuple[str, str], ClockReport] = {}
     stepped: dict[tuple[str, str], ClockReport] = {}
     epochs = [each for each in found if each.at_ns and device_of(each.name) != each.name]
@@ -134,8 +134,8 @@ def _with_epochs(found: Sequence[ClockReport]) -> list[ClockReport]:
 
 
 class DeclaredBound(NamedTuple):
-    """What the engine declares of the events of a clock [ns]: the largest bound, and how much later
-    than that allows each event came at least.
+    """The engine's bounds for the events of a clock [ns]: ``most``: the largest; ``lag``: least
+    time by which each event arrived later than its bound allows.
     """
 
     most: int
@@ -145,10 +145,10 @@ class DeclaredBound(NamedTuple):
 def declared_bounds(
     log: Log, choice: ClockChoice | None = None
 ) -> dict[tuple[str, str], DeclaredBound]:
-    """What the engine declares of the events of each clock, by site and name.
+    """The engine's bounds for the events of each clock, by site and name.
 
-    By the engine itself, with every sync in its place among the events, and without its guard.
-    ``choice``: what the user says of clocks without a sync.
+    Computed by the engine itself, with every sync in its place among the events, and without its
+    guard. ``choice``: declarations of clocks without a sync.
     """
     settings = ChainSettings(
         parse_order("none"), guards=Guards(None), ordered="full", clock=choice or ClockChoice()
@@ -205,10 +205,11 @@ def _report(
 
 
 class SyncedClock(NamedTuple):
-    """What the syncs of a clock say, by its own time.
+    """The syncs of a clock, by its own time.
 
-    ``bound``: how wrong each offset is [ns]; ``stepped``: the syncs before the clock was set;
-    ``line``: through so many ``samples``, the last ones since; ``age_ns``: as of ``ClockReport``.
+    ``bound``: bound of each offset's error [ns]; ``stepped``: indices of the syncs before a step;
+    ``line``: through the last ``samples`` syncs, since the last step; ``age_ns``: as in
+    ``ClockReport``.
     """
 
     bound: np.ndarray
@@ -223,7 +224,7 @@ def synced_clock(
     ts: np.ndarray, offset: np.ndarray, delay: np.ndarray, precision: np.ndarray,
     used: tuple[int, int], skew_error_ppb: int | None = None,
 ) -> SyncedClock:  # fmt: skip
-    """Of syncs by their ``ts``; ``used``: the clock's first and last time."""
+    """Evaluate syncs in order of ``ts``; ``used``: the clock's first and last time."""
     bound = (delay + 1) // 2 + precision
     allowed = bound[1:] + bound[:-1] + np.diff(ts) * SKEW_MAX_PPB // NS_PER_S
     stepped = np.flatnonzero(np.abs(np.diff(offset)) > allowed)
@@ -236,13 +237,13 @@ def synced_clock(
     _, line = fit_newest(recent, skew_error_ppb)
     left = [each.offset - (each.ts - line.anchor) * line.skew_ppb // NS_PER_S for each in recent]
     jitter = round(float(np.std(left))) if len(left) > 2 else None
-    # It is left alone before its first sync and after its last one, too.
+    # The time before the first sync and after the last one counts as well.
     age = max([*np.diff(ts).tolist(), int(ts[0]) - used[0], used[1] - int(ts[-1])])
     return SyncedClock(bound, stepped, line, len(recent), jitter, age)
 
 
 def _synced(of: ClockReadings) -> dict[str, Any]:
-    """What its syncs say, in order of its own time."""
+    """Fields of the report from the clock's syncs, in order of its own time."""
     order = np.argsort(of.syncs[r.TS], kind="stable")
     ts, offset, delay, precision = (
         of.syncs[name][order] for name in (r.TS, r.OFFSET, r.DELAY, r.PRECISION)
@@ -262,7 +263,7 @@ def _synced(of: ClockReadings) -> dict[str, Any]:
 
 
 def remarks(found: Sequence[ClockReport]) -> list[str]:
-    """What follows for who asks: which clocks are unknown, and what arrivals cannot show."""
+    """Remarks for the user: unknown clocks, and what arrivals cannot show."""
     lines = []
     guessed = [each for each in found if each.known_by == "arrivals"]
     slow = {each.name: each.lag_ns for each in found if (each.lag_ns or 0) >= SLOW_NS}
@@ -295,13 +296,13 @@ _CLOCKS_SHOWN: Final = 30
 
 
 def called(each: ClockReport, found: Sequence[ClockReport]) -> str:
-    """The clock's name, with its site where there are several."""
+    """The clock's name, with its site if there are several."""
     several = len({other.site for other in found}) > 1
     return f"{each.site}/{each.name}" if several else each.name
 
 
 def clocks_table(found: Sequence[ClockReport]) -> Table:
-    """A row per clock, the furthest off first."""
+    """A row per clock, the largest offset first."""
     headings = (
         "clock", "events", "offset", "known by", "skew", "steps", "resolution", "jitter", "syncs",
         "longest without sync", "bound", "lag at least", "option to use",
@@ -321,7 +322,7 @@ def clocks_table(found: Sequence[ClockReport]) -> Table:
 
 
 def as_plain(found: Sequence[ClockReport], looked_at: str) -> dict[str, Any]:
-    """What ``clocks.json`` holds; durations in ns, skew in ppb."""
+    """The content of ``clocks.json``; durations in ns, skew in ppb."""
     return {
         "looked_at": looked_at, "clocks": [plain(each) for each in found],
         "remarks": remarks(found), "made_with": versions(),
@@ -329,7 +330,7 @@ def as_plain(found: Sequence[ClockReport], looked_at: str) -> dict[str, Any]:
 
 
 def write_clocks(found: Sequence[ClockReport], looked_at: str, out: Path, command: str) -> None:
-    """Writes ``clocks.json`` and ``clocks.html`` into ``out``, made if absent."""
+    """Write ``clocks.json`` and ``clocks.html`` into ``out``, created if missing."""
     report = as_plain(found, looked_at)
     write_page(
         out, Path(HTML), f"Clocks of {Path(looked_at).name}", _CHAPTERS, report, command=command,
@@ -338,7 +339,7 @@ def write_clocks(found: Sequence[ClockReport], looked_at: str, out: Path, comman
 
 
 def headline(found: Sequence[ClockReport]) -> str:
-    """The clock that is furthest off."""
+    """Text about the clock with the largest offset."""
     known = [each for each in found if each.offset_ns is not None]
     if not known:
         return "The input has no arrival times, so nothing is known of its clocks."

@@ -1,8 +1,8 @@
-"""From what was measured on a device to the quality of its clock and of its way to the gateway.
+"""Converts a device's measurements to the quality of its clock and of its path to the gateway.
 
-One line through the best exchange of each train is the clock; what is left of every exchange is
-the path. Each way's own delay is known only up to half the round trip (R19 Eq 3.14): how it varies
-is known exactly, as an asymmetry that stays is part of the line.
+One line through the best exchange of each train describes the clock; the residuals of all exchanges
+describe the path. Each one-way delay is known only within half the round trip (R19 Eq 3.14); its
+variation is known exactly, because a constant asymmetry is part of the line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FREE_MIN: Final = 64 << 20
 
 
 class AgentFacts(NamedTuple):
-    """What the agent's settings say that matters here."""
+    """The agent's settings that matter here."""
 
     attempts: int
     resync_ns: int
@@ -48,7 +48,7 @@ class AgentFacts(NamedTuple):
 
 
 class ClockLine(NamedTuple):
-    """``offset_ns + skew_ppb * (t - at_ns) / 1e9``; bounds hold if every exchange's own does."""
+    """``offset_ns + skew_ppb * (t - at_ns) / 1e9``; bounds hold if every exchange's bound does."""
 
     at_ns: int
     offset_ns: int
@@ -57,7 +57,7 @@ class ClockLine(NamedTuple):
     skew_bound_ppb: float
 
     def offsets(self, at_ns: np.ndarray) -> np.ndarray:
-        """float64 [ns], less ``offset_ns``."""
+        """Offsets minus ``offset_ns``, float64 [ns]."""
         return (at_ns - self.at_ns) * self.skew_ppb / SECOND
 
 
@@ -65,9 +65,9 @@ def setup_of(found: Findings, facts: AgentFacts, step_ns: int) -> Setup:
     """The set-up, with one measured device as its example.
 
     Args:
-        found: what was measured.
-        facts: of the agent.
-        step_ns: between trains of questions.
+        found: the measurements.
+        facts: about the agent.
+        step_ns: time between trains of questions.
     """
     exchanges = found.path.exchanges
     has_path = bool(exchanges)
@@ -93,7 +93,7 @@ def setup_of(found: Findings, facts: AgentFacts, step_ns: int) -> Setup:
 def clock_of(
     exchanges: Sequence[Exchange], found: Findings, facts: AgentFacts, step_ns: int
 ) -> tuple[ClockQuality, ClockLine | None]:
-    """The clock, and the line through its offsets; None without any exchange."""
+    """The clock's quality, and the line through its offsets; None without an exchange."""
     if not exchanges:
         return ClockQuality(offset_ns=None, age_ns=facts.resync_ns), None
     best = min(exchanges, key=lambda each: each.bound_ns)
@@ -105,7 +105,7 @@ def clock_of(
     deviations = allan_deviation(grid, step_ns)
     return ClockQuality(
         offset_ns=best.offset_ns, offset_bound_ns=best.bound_ns,
-        # Events are stamped by the devices, whose clocks are known less well than the agent's.
+        # Devices stamp the events, and their clocks are known less well than the agent's.
         delay_ns=_worst_round(exchanges, facts.attempts) + _widest(found),
         precision_ns=best.precision_ns + best.root_ns,
         skew_ppb=round(line.skew_ppb), skew_bound_ppb=round(line.skew_bound_ppb),
@@ -125,8 +125,8 @@ def line_through(exchanges: Sequence[Exchange], step_ns: int) -> ClockLine:
     """Least squares through each train's best; its error is bounded by two exchanges' own bounds.
 
     The line between the best of the first third and of the last third is right within their bounds
-    over the time between them (Moon, Skelly, Towsley 1999), so least squares is wrong by at most
-    that and what sets the two lines apart.
+    over the time between them (Moon, Skelly, Towsley 1999). So the error of least squares is at
+    most that plus the difference of the two lines.
     """
     best = min(exchanges, key=lambda each: each.bound_ns)
     trains = _trains(exchanges, step_ns)
@@ -145,7 +145,7 @@ def line_through(exchanges: Sequence[Exchange], step_ns: int) -> ClockLine:
 
 
 def _trains(exchanges: Sequence[Exchange], step_ns: int) -> list[Exchange]:
-    """The best exchange of each ``step_ns``, in order of time."""
+    """The best exchange in each ``step_ns``, in order of time."""
     first = exchanges[0].at_ns
     found: dict[int, Exchange] = {}
     for each in exchanges:
@@ -156,7 +156,7 @@ def _trains(exchanges: Sequence[Exchange], step_ns: int) -> list[Exchange]:
 
 
 def _grid(exchanges: Sequence[Exchange], step_ns: int) -> np.ndarray:
-    """Offsets [ns], less the first one, at even distances; NaN where no train was answered."""
+    """Offsets [ns] minus the first one, at constant distances; NaN where no train was answered."""
     trains = _trains(exchanges, step_ns)
     first = exchanges[0].at_ns
     made = np.full((trains[-1].at_ns - first) // step_ns + 1, np.nan)
@@ -166,7 +166,7 @@ def _grid(exchanges: Sequence[Exchange], step_ns: int) -> np.ndarray:
 
 
 def _worst_round(exchanges: Sequence[Exchange], attempts: int) -> int:
-    """Least delay among each ``attempts`` in a row (R19's minimum filter); of these the largest."""
+    """Largest, over all rounds, of the least delay in ``attempts`` (R19's minimum filter)."""
     delays = np.array([each.delay_ns for each in exchanges], np.int64)
     if len(delays) <= attempts:
         return int(delays.min())
@@ -175,7 +175,7 @@ def _worst_round(exchanges: Sequence[Exchange], attempts: int) -> int:
 
 
 def link_of(found: Findings, line: ClockLine, facts: AgentFacts) -> LinkQuality:
-    """The way to the gateway."""
+    """The quality of the path to the gateway."""
     path = found.path
     at = np.array([each.at_ns for each in path.exchanges], np.int64)
     up = np.array([each.up_ns - line.offset_ns for each in path.exchanges], np.float64)
@@ -193,8 +193,8 @@ def link_of(found: Findings, line: ClockLine, facts: AgentFacts) -> LinkQuality:
 
 
 def _laws(exchanges: Sequence[Exchange], line: ClockLine) -> tuple[DelayLaw, DelayLaw]:
-    """Of the delay each way. Both ways are taken to have the same least delay: which of them is
-    longer cannot be seen from outside, and how they vary can.
+    """Distributions of the delay each way. Both ways are assumed to have the same least delay:
+    their difference cannot be measured, their variation can.
     """
     at = np.array([each.at_ns for each in exchanges], np.int64)
     run = line.offset_ns + line.offsets(at)
@@ -205,14 +205,14 @@ def _laws(exchanges: Sequence[Exchange], line: ClockLine) -> tuple[DelayLaw, Del
 
 
 class Opinion(NamedTuple):
-    """What the clocks that were asked say of the device's, each at its best exchange."""
+    """Intervals of the device's offset by each server, at its best exchange."""
 
     names: tuple[str, ...]
     intervals: tuple[tuple[int, int], ...]
     agreed: Agreement | None
 
     def false(self) -> list[str]:
-        """Those that do not agree with most."""
+        """Servers that disagree with the majority."""
         if self.agreed is None:
             return []
         return [
@@ -222,7 +222,7 @@ class Opinion(NamedTuple):
 
 
 def agreement_of(found: Findings) -> Opinion:
-    """Marzullo's intersection of the servers' intervals; the gateway's is beside them."""
+    """Marzullo's intersection of the servers' intervals; the gateway's is separate."""
     answering = [each for each in found.servers if each.exchanges]
     best = [min(each.exchanges, key=lambda one: one.bound_ns) for each in answering]
     intervals = tuple((each.offset_ns - each.bound_ns, each.offset_ns + each.bound_ns)
@@ -282,7 +282,7 @@ def _facts(found: Findings, servers: Opinion, step_ns: int) -> dict[str, Any]:
 
 
 def series(exchanges: Sequence[Exchange], step_ns: int) -> dict[str, list[int]]:
-    """Each train's best, for a picture: time since the first, offset less the first, bound."""
+    """Each train's best, for a figure: time since the first, offset minus the first, bound."""
     trains = _trains(exchanges, step_ns) if exchanges else []
     return {
         "at_ns": [each.at_ns - trains[0].at_ns for each in trains],

@@ -1,4 +1,4 @@
-"""The quality of every clock and link of a site, from its arrival log's syncs and answers."""
+"""The quality of every clock and link of a site, from its arrival log's syncs and results."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ from slackwater.engine.log.arrival_log import LogReader
 from slackwater.engine.output.part_store import HELD_BYTES, PartStore
 from slackwater.engine.query.plan import statement_plan
 
-# What a log's own answers say: its queries are answered, and the uncertain results counted.
+# Results of a log's own queries: the queries are run, and uncertain results counted.
 
 
 def measured_answers(
     log: Path, settings: ChainSettings, folder: Path,
     advanced: Callable[[int], None] = lambda _rows: None,
 ) -> dict[str, Measured]:  # fmt: skip
-    """By query: matches, and those that are uncertain; of windows their events, and the ambiguous.
+    """Per query, matches and uncertain ones; for windows, their events and ambiguous ones.
 
-    Results that were taken back count as often as they were given, so with a minus.
+    Retracted results are subtracted.
 
     Args:
         log: an arrival log.
-        settings: of the chains that answer.
-        folder: for what does not fit into memory.
-        advanced: receives the number of records, for progress.
+        settings: of the chains that run the queries.
+        folder: for data that does not fit into memory.
+        advanced: takes the number of records, for progress.
 
     Raises:
         UserError: see ``engine.hosts.pipeline``.
@@ -84,25 +84,25 @@ def measured_answers(
 
 
 Watch = Callable[[str], AbstractContextManager[Callable[[int], None]]]
-"""Of what is done, shows how many records it has taken."""
+"""Called with the name of a step; yields the function that takes its number of records."""
 
 
 def judged(
     log: Path, name: str, settings: ChainSettings | None, requirements: ResultRequirements,
     choice: ClockChoice, watch: Watch,
 ) -> Validation:  # fmt: skip
-    """Whether the clocks and links that a log shows are good enough for the queries.
+    """Judge whether the clocks and links of a log are good enough for the queries.
 
     Args:
         log: an arrival log.
-        name: of what was looked at, for people.
-        settings: of the chains that answer the queries; None: there are none.
+        name: name of the input, for people.
+        settings: of the chains that run the queries; None: there are none.
         requirements: of the results.
-        choice: what the user says of clocks without a sync.
+        choice: declarations of clocks without a sync.
         watch: for progress.
 
     Raises:
-        UserError: the log or a query is at fault.
+        UserError: the log or a query is invalid.
     """
     with watch("reading") as advanced:
         bounds = declared_bounds(LogReader(log), choice)
@@ -116,11 +116,11 @@ def judged(
 
 # The quality of every clock and link of a site, from its arrival log's syncs, delays and gaps.
 #
-# A source's offset at an event is the straight line between the syncs before and after it, in its
-# own time; before the first and after the last it is held. Syncs are of the clock that they name,
-# and a source whose events several clocks stamped is as good as the worst of them. An event's
-# transit is its arrival less its time so corrected: the way from the event to the gateway, with the
-# device's own waiting in it, wrong by what the clock is.
+# A source's offset at an event is interpolated linearly between the syncs before and after it, in
+# its own time, and constant before the first and after the last. Syncs belong to the clock that
+# they name; a source with several stamping clocks is as good as the worst of them. An event's
+# transit is its arrival minus its corrected time: the path from the event to the gateway, including
+# waits on the device, with the error of the clock.
 
 
 _STREAMS_SHOWN: Final = 8
@@ -137,10 +137,10 @@ def setup_of_log(
     log: RunRows, declared: Mapping[tuple[str, str], DeclaredBound] | None = None,
     choice: ClockChoice = _NOTHING_SAID,
 ) -> Setup:  # fmt: skip
-    """Every source that sent events; those of different sites apart.
+    """Quality of every source that sent events, per site.
 
-    ``declared``: by (site, clock) what the engine declares of its events. ``choice``: what the
-    user says of clocks without a sync.
+    ``declared``: by (site, clock) the engine's bounds. ``choice``: declarations of clocks without a
+    sync.
     """
     bounds = declared or {}
     events, syncs = log.only(log[r.KIND] == Kind.EVENT), _syncs(log)
@@ -154,7 +154,7 @@ def setup_of_log(
         if len(clock_syncs):
             quality = _clock(clock_syncs, int(ts.min()), int(ts.max()))
             ref[mine] += offsets_at(clock_syncs, ts)
-        elif clock in stated:  # as a sync that does not age
+        elif clock in stated:  # like a sync that does not age
             offset, bound = stated[clock]
             quality = ClockQuality(
                 offset_ns=offset, offset_bound_ns=bound, delay_ns=2 * bound, skew_error_ppb=0,
@@ -187,8 +187,8 @@ def setup_of_log(
 def _stated(
     choice: ClockChoice, clocks: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Offset and bound [ns] by (site, clock). A site's one clock of which nothing is said is that
-    to which the others are behind.
+    """Offset and bound [ns] by (site, clock). If exactly one clock of a site is undeclared, it is
+    the reference of the others.
     """
     declared = {name: (offset, bound) for name, offset, bound in choice.declared}
     found = {clock: declared[clock[1]] for clock in clocks if clock[1] in declared}
@@ -201,7 +201,7 @@ def _stated(
 
 
 def _syncs(log: RunRows) -> RunRows:
-    """Offsets by time. One without a time holds from its arrival on, as far as is known."""
+    """Syncs in order of time. One without a time holds from its arrival."""
     syncs = log.only((log[r.KIND] == Kind.SYNC) & (log[r.OFFSET] != NONE) & (log[r.DELAY] != NONE))
     ts, precision = syncs[r.TS], syncs[r.PRECISION]
     ts = np.where(ts == NONE, syncs[r.ARRIVAL] - syncs[r.OFFSET], ts)
@@ -210,7 +210,7 @@ def _syncs(log: RunRows) -> RunRows:
 
 
 def offsets_at(syncs: RunRows, ts: np.ndarray) -> np.ndarray:
-    """Offset [ns] of a clock at its times ``ts``, int64; ``syncs``: of it, one at least."""
+    """Offset [ns] of a clock at its times ``ts``, int64; ``syncs``: its syncs, at least one."""
     place, last = np.searchsorted(syncs[r.TS], ts, side="right"), len(syncs) - 1
     before, after = np.maximum(place - 1, 0), np.minimum(place, last)
     run = syncs[r.TS][after] - syncs[r.TS][before]
@@ -227,7 +227,7 @@ def _badness(clock: ClockQuality) -> tuple[bool, int]:
 
 
 def _clock(syncs: RunRows, first: int, last: int) -> ClockQuality:
-    """The quality of a clock whose events lie between ``first`` and ``last``, by its own time."""
+    """Quality of a clock whose events are between ``first`` and ``last``, by its own time."""
     names = (r.TS, r.OFFSET, r.DELAY, r.PRECISION, r.SKEW_ERROR_PPB)
     ts, offset, delay, precision, stated = (syncs[name] for name in names)
     error = None if stated[-1] == NONE else int(stated[-1])
@@ -243,8 +243,8 @@ def _clock(syncs: RunRows, first: int, last: int) -> ClockQuality:
 
 
 class LaneNumbers(NamedTuple):
-    """Counts of one (source, stream, incarnation); ``waits_ns``: how long each number that came
-    late had been missed.
+    """Counts of one (source, stream, incarnation); ``waits_ns``: how long each late number was
+    missing.
     """
 
     expected: int
@@ -254,7 +254,7 @@ class LaneNumbers(NamedTuple):
 
 
 def _lanes(log: RunRows, events: RunRows) -> dict[tuple[str, ...], list[LaneNumbers]]:
-    """By (site, source); a lane begins with the number that was announced, or that came."""
+    """By (site, source); a lane begins with the announced number, or the first one."""
     said = log.only((log[r.KIND] == Kind.SYNC) & (log[r.FIRST_SEQ] != NONE))
     firsts = {lane: int(said[r.FIRST_SEQ][mine].min()) for lane, mine in said.groups(*_LANE)}
     numbered = events.only(events[r.SEQ] >= 0)
@@ -266,7 +266,7 @@ def _lanes(log: RunRows, events: RunRows) -> dict[tuple[str, ...], list[LaneNumb
         is_copy[np.unique(seq, return_index=True)[1]] = False
         newest, copies = np.maximum.accumulate(seq), int(is_copy.sum())
         late = (seq < newest) & ~is_copy
-        # The first of the lane with a larger number is where the gap was seen.
+        # The gap was detected at the lane's first event with a larger number.
         waits = arrival[late] - arrival[np.searchsorted(newest, seq[late], side="right")]
         numbers = LaneNumbers(expected, expected - (len(seq) - copies), copies, waits)
         found.setdefault(lane[:2], []).append(numbers)
@@ -277,7 +277,7 @@ def _source(
     key: tuple[str, ...], events: RunRows, ref: np.ndarray, clock: ClockQuality,
     lanes: Sequence[LaneNumbers],
 ) -> SourceQuality:  # fmt: skip
-    """The quality of a source, whose events lie at ``ref`` by the engine's clock."""
+    """Quality of a source whose events are at ``ref`` by the engine's clock."""
     transits, ts, count = np.sort(events[r.ARRIVAL] - ref), events[r.TS], len(events)
     waits = np.sort(np.concatenate([np.zeros(0, np.int64), *(lane.waits_ns for lane in lanes)]))
     transit, lost = quantiles(transits), sum(lane.lost for lane in lanes)
@@ -297,14 +297,14 @@ def _source(
 
 
 def _texts(events: RunRows, name: str) -> tuple[str, ...]:
-    """A few of those that occur."""
+    """A few of the texts that occur."""
     codes = np.unique(events[name])
     return tuple(events.texts[name][code] for code in codes[codes >= 0][:_STREAMS_SHOWN].tolist())
 
 
 def _lateness(events: RunRows, ref: np.ndarray) -> tuple[int, int, int, int]:
-    """By how much ref an earlier event of the site exceeds one: p50, p99, p99.9, most; of those
-    events that are out of order (L10 4.3.1), 0 without any.
+    """By how much the ref of an earlier event of the site exceeds an event's: p50, p99, p99.9 and
+    maximum over events out of order (L10 4.3.1); 0 without any.
     """
     sites = (ref[mine] for _, mine in events.groups(r.SITE))
     behind = [np.maximum.accumulate(site_times) - site_times for site_times in sites]
@@ -319,7 +319,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _slow(lags: Mapping[str, int]) -> list[tuple[str, bool]]:
-    """Clocks whose events all come later than any bound allows."""
+    """Concerns about clocks whose events all arrive later than any bound allows."""
     slow = {name: lag for name, lag in lags.items() if lag >= SLOW_NS}
     if not slow:
         return []

@@ -1,4 +1,4 @@
-"""validate.html and validate.json: a validation in one folder, to keep and to show."""
+"""validate.html and validate.json: a validation in one folder."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _CHAPTERS: Final = {
 }  # fmt: skip
 _BARS_MAX: Final = 12
 FEW: Final = 8
-"""A table of more sources than that is folded: its figure shows the worst of them."""
+"""A table of more sources is collapsed: its figure shows the worst of them."""
 _DOWN: Final = {"automargin": True, "autorange": "reversed"}
 _ABOVE: Final = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
 _UNIT: Final = re.compile(r"([0-9]) (ns|\u00b5s|ms|s|min|h|ppm|ppb|B|%)(?![A-Za-z])")
 
 
 def write_page(found: Validation, out: Path, command: str) -> None:
-    """Writes ``validate.json`` and ``validate.html`` into ``out``, made if absent.
+    """Write ``validate.json`` and ``validate.html`` into ``out``, created if missing.
 
-    ``command``: that made them.
+    ``command``: the command line.
     """
     plain = as_plain(found, versions())
     kpis, care = key_numbers(found)
@@ -82,7 +82,7 @@ def write_page(found: Validation, out: Path, command: str) -> None:
 
 
 def _unbroken(table: Table) -> Table:
-    """Numbers and their units stay in one line."""
+    """Keep numbers and their units on one line."""
     rows = tuple(
         tuple(_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", cell) if isinstance(cell, str) else cell
               for cell in row)
@@ -92,7 +92,7 @@ def _unbroken(table: Table) -> Table:
 
 
 def _bounds(plain: Mapping[str, Any]) -> Figure | None:
-    """Needs of each query against the precision of the clocks: the main figure."""
+    """Main figure: needs of each query, and the precision of the clocks."""
     queries = [each for each in plain["queries"] if each["within_ns"] or each["window_ns"]]
     if not queries:
         return None
@@ -127,7 +127,7 @@ def _bounds(plain: Mapping[str, Any]) -> Figure | None:
 
 
 def _offset(plain: Mapping[str, Any]) -> Figure | None:
-    """A device's clock while it was measured."""
+    """A device's clock during the measurement."""
     series = plain["facts"].get("series")
     if not series or not series["at_ns"]:
         return None
@@ -155,7 +155,7 @@ def _offset(plain: Mapping[str, Any]) -> Figure | None:
 
 
 def _known(plain: Mapping[str, Any]) -> Figure | None:
-    """How well the clocks of several sources are known: the worst first."""
+    """How well the clocks of several sources are known, the worst first."""
     found = [each for each in plain["sources"] if each["clock"]["offset_ns"] is not None]
     if len(found) < 2:
         return None
@@ -230,7 +230,7 @@ def _dots(
     name: str, title: str, caption: str, axis: str, rows: list[str],
     marks: Iterable[tuple[str, str, str, list[int]]],
 ) -> Figure:  # fmt: skip
-    """Durations of each row; a mark has a label, a symbol, a colour and a duration of each."""
+    """Durations per row; a mark has a label, a symbol, a colour and a duration per row."""
     groups = list(marks)
     return Figure(
         name, title, caption,
