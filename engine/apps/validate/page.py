@@ -248,7 +248,7 @@ def _dots(
     )  # fmt: skip
 
 
-# two-logs.html and two-logs.json: what two gateways received of the same sources.
+# two-logs.html and two-logs.json: what two gateways received from the same sources.
 
 
 TWO_LOGS_HTML: Final = "two-logs.html"
@@ -260,7 +260,7 @@ _LATER_SHOWN: Final = 30
 
 
 def write_two_logs(found: TwoLogs, a: Path, b: Path, out: Path, command: str) -> None:
-    """Writes ``two-logs.json`` and ``two-logs.html`` into ``out``, made if absent."""
+    """Write ``two-logs.json`` and ``two-logs.html`` into ``out``, created if missing."""
     report: dict[str, Any] = {
         "a": str(a), "b": str(b), **plain(found), "made_with": versions(),
     }  # fmt: skip
@@ -318,7 +318,7 @@ def _tail(each: SourceBeside) -> int:
 
 
 def _later(found: TwoLogs) -> Figure | None:
-    """How much longer than the fastest event took, in B as against A."""
+    """Delays beyond that of the fastest event, in B relative to A."""
     sources = sorted(_timed(found), key=lambda each: -each.later_ns["p999"])[:_LATER_SHOWN]
     parts = (("p50", "circle"), ("p95", "diamond"), ("p999", "square"))
     extra = {name: [each.later_ns[name] - each.later_ns["min"] for each in sources]

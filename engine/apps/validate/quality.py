@@ -1,8 +1,8 @@
-"""What is known of the clocks and links of a set-up: the numbers that a verdict is made of.
+"""Knowledge about the clocks and links of a set-up: the numbers from which a verdict is made.
 
-All times in ns. How wrong a source's clock may be is what the engine itself would declare (SPEC 2,
-``clocks.prediction``): half the delay of the exchange (R19 Eq 3.14), both precisions, and
-what grows between two syncs.
+All times in ns. The bound of a source's clock is the one that the engine would declare (SPEC 2,
+``clocks.prediction``): half the delay of the exchange (R19 Eq 3.14), both precisions, and the
+growth between two syncs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from slackwater.engine.core.clocks.prediction import (
 )
 from slackwater.engine.kernels.records import NS_PER_S
 
-# Overlapping Allan deviation of a clock, from its offset at even distances.
+# Overlapping Allan deviation of a clock, from its offsets at constant distances.
 #
 # ``sigma_y(tau)``, tau = m * tau0, is the root of the mean square of ``x[i+2m] - 2 x[i+m] + x[i]``
-# over ``2 tau**2``: how much the frequency over one stretch of tau differs from that over the next.
-# A constant offset and a constant skew do not count. White noise of the readings falls as 1/tau, a
-# wandering frequency rises as sqrt(tau); where one becomes the other, averaging longer is no use.
+# over ``2 tau**2``: by how much the mean frequency changes from one period tau to the next. A
+# constant offset and a constant skew have no effect. White noise of the readings falls as 1/tau, a
+# wandering frequency rises as sqrt(tau); beyond the minimum, longer averaging does not help.
 #
 # Source: Riley, "Handbook of Frequency Stability Analysis", NIST SP 1065 (2008), 5.2.4 (Eq 11).
 
@@ -46,10 +46,10 @@ class Deviation(NamedTuple):
 
 
 def allan_deviation(offset_ns: np.ndarray, step_ns: int) -> list[Deviation]:
-    """At tau = 1, 2, 4 ... steps, as far as there are three differences or more.
+    """Deviations at tau = 1, 2, 4 ... steps, as long as there are at least three differences.
 
     Args:
-        offset_ns: float64, one reading every ``step_ns``; NaN where there is none.
+        offset_ns: float64, one reading every ``step_ns``; NaN where missing.
         step_ns: above 0.
 
     >>> bent = np.array([0.0, 1, 4, 9, 16, 25])  # the frequency grows by 2 ns/s every second
@@ -71,12 +71,11 @@ def allan_deviation(offset_ns: np.ndarray, step_ns: int) -> list[Deviation]:
 
 
 def wander_ppb(deviations: list[Deviation], period_ns: int) -> float:
-    """The random walk of the frequency that the longest taus show; 0.0 where none is seen.
+    """Random walk of the frequency at the longest taus; 0.0 if none is visible.
 
-    In the simulator's terms: standard deviation of the frequency's change per ``period_ns``. A
-    frequency that walks so has sigma_y**2 = wander**2 * tau / (3 * period) (NIST SP 1065, table 1:
-    random walk FM). It is seen where the deviation rises with tau; where it still falls, it is
-    noise of the readings.
+    In the simulator's terms: standard deviation of the frequency's change per ``period_ns``. Such a
+    walk has sigma_y**2 = wander**2 * tau / (3 * period) (NIST SP 1065, table 1: random walk FM). It
+    is visible where the deviation rises with tau; where it falls, noise of the readings dominates.
     """
     if len(deviations) < 2:
         return 0.0
@@ -88,23 +87,23 @@ def wander_ppb(deviations: list[Deviation], period_ns: int) -> float:
     return float(last.ppb * (3 * period_ns / last.tau_ns) ** 0.5)
 
 
-# Where several clocks agree: the interval that most of their intervals have in common.
+# Agreement of several clocks: the interval that most of their intervals have in common.
 #
-# Each server says that the true offset lies within its offset +- its bound. Servers that are right
-# have the truth in common; one whose interval lies apart is a falseticker.
+# Each server states that the true offset is within its offset +- its bound. The intervals of
+# correct servers share the truth; a server whose interval is elsewhere is a falseticker.
 #
 # Source: Marzullo, "Maintaining the Time in a Distributed System" (1984); RFC 5905, 11.2.1.
 
 
 class Agreement(NamedTuple):
-    """``low..high`` [ns] lies in ``among`` intervals, and no instant in more of them."""
+    """``low..high`` [ns] is in ``among`` intervals, and no instant is in more."""
 
     low: int
     high: int
     among: int
 
     def holds(self, low: int, high: int) -> bool:
-        """Whether this interval is one of those that agree."""
+        """Whether this interval agrees."""
         return low <= self.low and self.high <= high
 
 
@@ -112,7 +111,7 @@ def agreement(intervals: Sequence[tuple[int, int]]) -> Agreement:
     """The smallest such interval; the earliest of several.
 
     Args:
-        intervals: at least one, ``low <= high`` each; ends belong to them.
+        intervals: at least one, ``low <= high`` each; ends are included.
 
     >>> agreement([(8, 12), (11, 13), (10, 12)])
     Agreement(low=11, high=12, among=3)
@@ -121,7 +120,7 @@ def agreement(intervals: Sequence[tuple[int, int]]) -> Agreement:
     """
     assert intervals
     assert all(low <= high for low, high in intervals)
-    # At one instant an interval begins before another ends: ends belong to them.
+    # At one instant, begins come before ends: ends are included.
     edges = sorted([(low, -1) for low, _ in intervals] + [(high, 1) for _, high in intervals])
     best = Agreement(0, 0, 0)
     count = 0
@@ -132,22 +131,22 @@ def agreement(intervals: Sequence[tuple[int, int]]) -> Agreement:
     return best
 
 
-# A law of delays that was drawn from, out of its draws: ``min`` plus a lognormal, or a constant.
+# Fit of a delay distribution: ``min`` plus a lognormal, or a constant.
 #
-# The law has three numbers, and its probability plot is a straight line for the right ``min``
-# alone: of many, that one is taken whose plot is straightest (probability plot correlation,
-# Filliben 1975); slope and height of the line are sigma and the logarithm of what lies above
-# ``min`` in the median. A lognormal with a ``min`` comes near most laws that networks have
+# The distribution has three parameters. Its probability plot is a straight line for the right
+# ``min`` only: among many candidates, the one with the straightest plot is taken (probability plot
+# correlation, Filliben 1975); slope and intercept of the line are sigma and the logarithm of the
+# median above ``min``. A lognormal with a ``min`` approximates most distributions in networks
 # (exponential, Weibull, gamma).
 
 
 _POINTS: Final = 200
 _CANDIDATES: Final = 60
 _SPREAD_MIN: Final = 0.005
-"""Below this share of the delay, 50 us at least, jitter is what the programs' clocks read."""
+"""Jitter below this share of the delay (at least 50 us) is attributed to the programs' clocks."""
 _SPREAD_MIN_NS: Final = 50_000
 _SIGMA_MAX: Final = 5.0
-"""The largest that a scenario takes."""
+"""The largest sigma that a scenario accepts."""
 _FEW: Final = 8
 
 
@@ -161,24 +160,24 @@ class DelayLaw:
 
     @property
     def mean_ns(self) -> float:
-        """Of all delays."""
+        """Mean delay."""
         return self.min_ns + (self.median_ns - self.min_ns) * float(np.exp(self.sigma**2 / 2))
 
     @property
     def deviation_ns(self) -> float:
-        """Standard deviation."""
+        """Standard deviation of the delay."""
         above = self.mean_ns - self.min_ns
         return above * float(np.sqrt(np.expm1(self.sigma**2)))
 
 
 def delay_law(delays: np.ndarray) -> DelayLaw:
-    """The law that fits best.
+    """Fit a distribution to delays.
 
     Args:
-        delays: [ns], float64; what lies below 0 is taken for 0. At least one.
+        delays: [ns], float64; negative values count as 0. At least one.
 
     Returns:
-        A constant where there are few delays, or hardly any jitter.
+        A constant if there are few delays, or hardly any jitter.
     """
     ranked = np.maximum(np.sort(delays), 0.0)
     median = float(np.median(ranked))
@@ -189,7 +188,7 @@ def delay_law(delays: np.ndarray) -> DelayLaw:
     inverse = NormalDist().inv_cdf
     normal = np.array([inverse(each) for each in share.tolist()])
     points = np.quantile(ranked, share)
-    # Close to the least delay first, then further and further away, down to 0.
+    # Candidates for ``min``: close to the least delay first, then further away, down to 0.
     below = (points[0] + 1) * np.geomspace(1e-4, 1, _CANDIDATES)
     least = np.maximum(points[0] - below, 0.0)
     logs = np.log(np.maximum(points - least[:, None], 1.0))
@@ -201,16 +200,16 @@ def delay_law(delays: np.ndarray) -> DelayLaw:
     return DelayLaw(round(least[best]), round(middle), float(min(slope[best], _SIGMA_MAX)))
 
 
-# How long after a packet TCP sends it again, when it is lost: what a link's losses cost.
+# Time until TCP resends a lost packet: the cost of a link's losses.
 #
-# The next packet of the connection tells of the gap: its selective acknowledgement is back after a
-# round trip, and reordering is waited for, for an eighth of one (RACK, RFC 8985, as Linux does it).
-# Where packets are rarer than that, a time-out tells: the round trip, and four times its deviation,
-# 200 ms at least (RFC 6298 with Linux' least variation).
+# The next packet of the connection reveals the gap: its selective acknowledgement returns after a
+# round trip, and reordering is allowed for an eighth of one (RACK, RFC 8985, as in Linux). If
+# packets are rarer, the time-out detects the loss: the round trip plus four times its deviation, at
+# least 200 ms (RFC 6298 with Linux' least variation).
 
 
 RTO_LEAST_NS: Final = 200_000_000
-"""Least variation that Linux adds to the round trip."""
+"""Least variation that Linux adds to the round trip [ns]."""
 
 
 def recovery_ns(trip_ns: float, deviation_ns: float, gap_ns: float | None) -> int:
@@ -218,9 +217,9 @@ def recovery_ns(trip_ns: float, deviation_ns: float, gap_ns: float | None) -> in
 
     Args:
         trip_ns: mean round trip.
-        deviation_ns: of the round trip.
-        gap_ns: mean time between two packets of a connection, exponentially distributed; None:
-            so long that only the time-out tells.
+        deviation_ns: deviation of the round trip.
+        gap_ns: mean time between two packets of a connection, exponentially distributed; None: so
+            long that only the time-out detects losses.
 
     >>> round(recovery_ns(22e6, 2e6, None) / 1e6), round(recovery_ns(22e6, 2e6, 10e6) / 1e6)
     (222, 35)
@@ -229,26 +228,26 @@ def recovery_ns(trip_ns: float, deviation_ns: float, gap_ns: float | None) -> in
     noticed = trip_ns * 9 / 8
     if gap_ns is None or gap_ns <= 0 or noticed >= timeout:
         return round(timeout)
-    # The mean of the lesser of both: the next packet's news, and the time-out.
+    # The mean of the minimum of both: the next packet's acknowledgement, and the time-out.
     return round(noticed + gap_ns * -math.expm1(-(timeout - noticed) / gap_ns))
 
 
-# What is known of the clocks and links of a set-up: the numbers that a verdict is made of.
+# Knowledge about the clocks and links of a set-up: the numbers from which a verdict is made.
 
 
 RTO_MIN_NS: Final = 200_000_000
-"""Least wait of Linux's TCP before it sends again what was not acknowledged."""
+"""Least retransmission time-out of Linux's TCP [ns]."""
 IN_TIME: Final = 0.999
-"""The share of events that a wait is to be long enough for; as of ``sequence``'s default."""
+"""Share of events for which a wait must suffice; as in ``sequence``'s default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockQuality:
-    """A source's clock against the gateway's.
+    """A source's clock relative to the gateway's.
 
-    ``offset_ns`` None: never synchronised. ``delay_ns``: of a round's best exchange, in the worst
-    round; ``offset_bound_ns``: of ``offset_ns`` where it was measured. ``age_ns``: longest time
-    between two syncs. ``deviations``: (tau, Allan deviation in ppb).
+    ``offset_ns`` None: never synchronised. ``delay_ns``: delay of a round's best exchange, in the
+    worst round; ``offset_bound_ns``: bound of ``offset_ns`` at its measurement. ``age_ns``: longest
+    time between two syncs. ``deviations``: (tau, Allan deviation in ppb).
     """
 
     offset_ns: int | None
@@ -264,26 +263,26 @@ class ClockQuality:
     jitter_ns: int | None = None
     wander_ppb: float = 0.0
     declared_ns: int | None = None
-    """The largest bound that the engine declares of the clock's events in a log."""
+    """The largest bound that the engine declares for the clock's events in a log."""
     resolution_ns: int = 1
     deviations: tuple[tuple[int, float], ...] = ()
 
     @property
     def fresh_ns(self) -> int:
-        """How wrong an offset is right after a sync (R19 Eq 3.14 and both precisions)."""
+        """Bound of an offset directly after a sync (R19 Eq 3.14 and both precisions)."""
         return (self.delay_ns + 1) // 2 + self.precision_ns
 
     @property
     def held_ns(self) -> int:
-        """How wrong it may become until the next sync, if it is held (R19 3.2.2)."""
+        """Bound just before the next sync, if the offset is held (R19 3.2.2)."""
         line = zero_order_hold(Sample(0, 0, self.fresh_ns), self.skew_error_ppb)
         return line.unc_after(self.age_ns, line.skew_error_ppb)
 
     def bound_ns(self, age_ns: int | None = None) -> int:
-        """How wrong it may become until the next sync, once the engine knows several.
+        """Bound just before the next sync, once the engine knows several syncs.
 
-        ``age_ns``: what it would be with a sync so often; None: as it is, which in a log is what
-        the engine declares.
+        ``age_ns``: assumed time between syncs; None: as it is; in a log, the bound that the engine
+        declares.
         """
         if age_ns is None and self.declared_ns is not None:
             return self.declared_ns
@@ -294,11 +293,11 @@ class ClockQuality:
 
 
 class LinkQuality(Struct, frozen=True, kw_only=True, rename={"trials": "asked"}):
-    """A source's way to the gateway. ``transit``: one way, from event time to arrival.
+    """A source's path to the gateway. ``transit``: one way, from event time to arrival.
 
-    ``transit_error_ns``: how wrong transits are, by the clock's error; None: unknown. ``trials``
-    (``asked`` in JSON): answers or numbers that should have come; ``lost``: those that did not.
-    ``gap_wait_ns``: p99.9 of how long a late number was waited for; 0: none was late.
+    ``transit_error_ns``: error of transits, from the clock's; None: unknown. ``trials`` (``asked``
+    in JSON): number of expected answers or event numbers; ``lost``: those that did not arrive.
+    ``gap_wait_ns``: p99.9 of the wait for a late number; 0: none was late.
     """
 
     least_ns: int
@@ -315,11 +314,11 @@ class LinkQuality(Struct, frozen=True, kw_only=True, rename={"trials": "asked"})
     gap_wait_ns: int = 0
     resends: bool = True
     laws: tuple[DelayLaw, DelayLaw] | None = None
-    """Of the delay up and down; None: only events' own transits are known."""
+    """Distributions of the delay up and down; None: only events' own transits are known."""
 
     @property
     def loss(self) -> float:
-        """Share lost, of what should have come."""
+        """Lost share of the expected answers or numbers."""
         return self.lost / self.trials if self.trials else 0.0
 
     @property
@@ -330,8 +329,8 @@ class LinkQuality(Struct, frozen=True, kw_only=True, rename={"trials": "asked"})
 
 @dataclass(frozen=True, slots=True)
 class AgentHabits:
-    """What an agent's settings say that its twin needs; keys of ``[[sources]]`` and its ``sync``,
-    as TOML's values; and how many connections its messages go by.
+    """An agent's settings for its simulated twin: keys of ``[[sources]]`` and its ``sync``, as
+    values of TOML, and the number of its connections.
     """
 
     source: Mapping[str, str]
@@ -341,7 +340,7 @@ class AgentHabits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceQuality:
-    """One source. ``habits`` None: its agent's settings are not known."""
+    """One source. ``habits`` None: its agent's settings are unknown."""
 
     site: str
     name: str
@@ -356,11 +355,11 @@ class SourceQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """All sources that were measured.
+    """All measured sources.
 
     ``alike``: one device represents all sources of its site. ``lateness_ns``: (p50, p99, p99.9,
-    most) of the events that came out of order by ref; None: not seen. ``facts``: what else was
-    measured, for people. ``concerns``: what is wrong besides (text, whether it forbids to go on).
+    max) of the events out of order by ref; None: unknown. ``facts``: other measurements, for
+    people. ``concerns``: other problems (text, whether it makes the set-up unfit).
     """
 
     sources: tuple[SourceQuality, ...]
@@ -371,7 +370,7 @@ class Setup:
 
     @property
     def synced(self) -> list[SourceQuality]:
-        """Those whose offset is known."""
+        """Sources with a known offset."""
         return [each for each in self.sources if each.clock.offset_ns is not None]
 
     @property
@@ -380,23 +379,23 @@ class Setup:
         return max((each.clock.delay_ns for each in self.synced), default=0)
 
     def worst(self) -> list[SourceQuality]:
-        """The least known clocks first."""
+        """Synchronised sources, the least known clock first."""
         return sorted(self.synced, key=lambda each: -each.clock.bound_ns())
 
     @property
     def pair_ns(self) -> int:
-        """u_e + u_f of the two least known clocks (SPEC 4.3); of one device twice its own."""
+        """u_e + u_f of the two least known clocks (SPEC 4.3); for one device, twice its own."""
         bounds = [each.clock.bound_ns() for each in self.worst()[:2]]
         return sum(bounds) if len(bounds) == 2 else 2 * sum(bounds)
 
     @property
     def single_ns(self) -> int:
-        """Of the least known clock."""
+        """Bound of the least known clock."""
         return max((each.clock.bound_ns() for each in self.synced), default=0)
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:
-    """Where a share lies with 95 % (Wilson 1927), when ``count`` ``of`` so many had it.
+    """95 % confidence interval of a share (Wilson 1927), for ``count`` out of ``of``.
 
     >>> [round(x, 4) for x in wilson(0, 100)], [round(x, 3) for x in wilson(10, 100)]
     ([0.0, 0.037], [0.055, 0.174])

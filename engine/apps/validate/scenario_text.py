@@ -24,14 +24,14 @@ from slackwater.engine.core.timeline import ANY_TYPE
 from slackwater.engine.query.fields import named_attributes
 from slackwater.engine.query.plan import Plan
 
-# What of an agent's settings its simulated twin must share, as keys of a scenario file.
+# Settings of an agent that its simulated twin must share, as keys of a scenario file.
 
 
 _NS: Final = "_ns"
 
 
 def habits_of(session: SessionSettings) -> AgentHabits:
-    """Of an agent that sends what its inputs give at once (``poll`` 0), as all inputs do."""
+    """Settings of an agent that sends its inputs' events at once (``poll`` 0), as all inputs do."""
     source = {
         "connections": str(session.connections),
         "resend": "true" if session.delivery is Delivery.RESEND else "false",
@@ -49,12 +49,11 @@ def habits_of(session: SessionSettings) -> AgentHabits:
 
 # A scenario file with the measured clocks and links, to simulate and sweep (``slackwater run``).
 #
-# Each source has the clock that it was measured to have, and its link the law of delays that fits
-# what was measured each way. Of losses only those of a whole round trip are known: half of them is
-# taken to happen each way. What TCP makes of a loss depends on how often messages follow one
-# another. Where one device represents all, three of its kind are made up. What cannot be measured
-# from outside, what the sources see, is a recording that is handed in, or a plain periodic
-# workload: to be replaced.
+# Each source has its measured clock, and its link the delay distribution that fits the measurements
+# of each way. Losses are known for whole round trips only: half of them are assumed each way. The
+# effect of a loss in TCP depends on the rate of messages. If one device represents all, three of
+# its kind are generated. Events cannot be measured from outside: they come from a given recording,
+# or from a plain periodic workload that the user should replace.
 
 
 _STAND_INS: Final = 3
@@ -65,9 +64,9 @@ _SKEW_MAX_PPM: Final = 500.0
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """Of a site's gateway: silence until a tick, 0: none; when a frame is closed.
+    """Periods of a site's gateway: silence until a tick (0: none), and limits of a frame.
 
-    ``answers_after_ns``: what disk and engine then take to answer; None: not known here.
+    ``answers_after_ns``: time from a closed frame to its answers; None: unknown.
     """
 
     tick_every_ns: int
@@ -78,8 +77,8 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSources:
-    """What the sources see: a recording. ``file``: as the scenario file names it; ``gaps_ns``: mean
-    time between a source's events, by source.
+    """Events of the sources, from a recording. ``file``: its name in the scenario file;
+    ``gaps_ns``: mean time between a source's events, by source.
     """
 
     file: str
@@ -90,15 +89,15 @@ def scenario_text(
     found: Validation, plans: Sequence[Plan], order: str, barrier: str | None,
     recorded: RecordedSources | None = None, rhythm: Rhythm | None = None,
 ) -> str:  # fmt: skip
-    """The file, as TOML.
+    """Return the file as TOML.
 
     Args:
-        found: what was measured.
-        plans: of the queries that it asks.
-        order: short form, as of ``slackwater query``.
-        barrier: likewise; None: as each query's REALTIME says.
-        recorded: what the sources see; None: stand-ins. Its events say how long the run is.
-        rhythm: of the site's gateway; None: as it is by default.
+        found: the measurements.
+        plans: plans of its queries.
+        order: short form, as in ``slackwater query``.
+        barrier: likewise; None: as in each query's REALTIME.
+        recorded: events of the sources; None: placeholders. The recording determines the duration.
+        rhythm: of the site's gateway; None: the defaults.
     """
     setup = found.setup
     thresholds = [f"uncertain <= {100 * found.requirements.uncertain:g} %"]
@@ -159,7 +158,7 @@ def _source(source: SourceQuality, setup: Setup, recorded: RecordedSources | Non
 
 
 def _gap_ns(source: SourceQuality, setup: Setup, recorded: RecordedSources | None) -> float | None:
-    """Mean time between two messages of one connection; None: seldom."""
+    """Mean time between two messages of one connection; None: long."""
     if recorded is None or not recorded.gaps_ns:
         return None
     gaps = recorded.gaps_ns
@@ -176,7 +175,7 @@ def _stand_in(
     yield 'model = "periodic"'
     period = source.period_ns or _PERIOD_NS
     yield f"period = {_ns(period)}"
-    # Apart from one another, and from the borders of windows.
+    # Separate from one another, and from the borders of windows.
     phase = period * (number + 1) // (len(setup.sources) + 2)
     yield f"phase = {_ns(phase)}"
     yield f"type = {_texts(source_types) if len(source_types) != 1 else _text(source_types[0])}"
@@ -193,7 +192,7 @@ def _clock(clock: ClockQuality, *, alike: bool) -> Iterator[str]:
         return
     skew = min(abs(clock.skew_ppb or 0) / 1000, _SKEW_MAX_PPM)
     if alike:
-        # Its kin are as wrong as it is, each in a way of its own.
+        # Sources of its kind have errors of the same size, each a different one.
         yield f"offset_spread = {_ns(abs(clock.offset_ns))}"
         yield f"skew_ppm_spread = {skew:g}"
     else:
@@ -211,7 +210,7 @@ def _laws(
     up, down = laws
     if link.lost:
         yield "[sources.link]"
-        # A question is lost, or its answer is.
+        # Either the question or its answer is lost.
         yield f"loss = {1 - math.sqrt(1 - link.loss):.6f}"
         if link.resends:
             trip = up.mean_ns + down.mean_ns
@@ -235,7 +234,7 @@ def _law(law: DelayLaw) -> str:
 
 def _link(link: LinkQuality) -> Iterator[str]:
     least = max(link.least_ns, 0)
-    # The median of an exponential law lies ln 2 of its mean above its least.
+    # The median of an exponential distribution is ln 2 times its mean above its minimum.
     jitter = max(round((link.p50_ns - link.least_ns) / 0.693147), 0)
     yield f"delay = {_ns(least)}"
     if jitter:
@@ -247,14 +246,14 @@ def _link(link: LinkQuality) -> Iterator[str]:
 
 
 def _types(plans: Sequence[Plan]) -> list[str]:
-    """The event types that the patterns name; where there are none, one."""
+    """The event types in the patterns; if there are none, one."""
     named = [step.type for plan in plans for branch in plan.branches for step in branch.steps
              if step.type != ANY_TYPE]  # fmt: skip
     return list(dict.fromkeys(named)) or ["EVENT"]
 
 
 def _attributes(plans: Sequence[Plan]) -> list[str]:
-    """The attributes of events' own that the queries name."""
+    """The attributes of events that the queries use."""
     return sorted(set().union(*(named_attributes(plan) for plan in plans)))
 
 
@@ -267,7 +266,7 @@ def _key(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A basic string of TOML: JSON's, whose escapes are TOML's, too."""
+    """A basic string of TOML: JSON's escapes are valid in TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

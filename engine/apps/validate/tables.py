@@ -1,4 +1,4 @@
-"""The tables, tiles and words of a validation, for a terminal and for the page."""
+"""The tables, tiles and texts of a validation, for a terminal and for the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from slackwater.engine.core.units import number
 from slackwater.engine.query.plan import Plan
 from slackwater.engine.scenario import Claim, Table
 
-# A validation as a whole: what was looked at, how good it is, and what follows for each query.
+# A validation as a whole: input, quality, and the verdict of each query.
 
 
 Answered = Callable[[str], Measured | None]
@@ -34,7 +34,7 @@ Answered = Callable[[str], Measured | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """``looked_at``: for the reader, as ``agent.toml``; ``kind``: ``device`` or ``log``."""
+    """``looked_at``: name of the input, as ``agent.toml``; ``kind``: ``device`` or ``log``."""
 
     looked_at: str
     kind: str
@@ -44,7 +44,7 @@ class Validation:
 
     @property
     def fitness(self) -> Fitness:
-        """Of all together."""
+        """Fitness of all queries and concerns together."""
         return overall(self.verdicts, self.setup)
 
 
@@ -52,7 +52,7 @@ def validation(
     looked_at: str, kind: str, setup: Setup, plans: Sequence[Plan],
     requirements: ResultRequirements, measured: Answered = lambda _name: None,
 ) -> Validation:  # fmt: skip
-    """The verdicts of all queries; ``measured``: by a query's name, of a log's own answers."""
+    """Judge all queries; ``measured``: maps a query's name to a log's own results."""
     verdicts = tuple(
         judge(requirements_of(each), setup, requirements, measured(each.name)) for each in plans
     )
@@ -62,7 +62,7 @@ def validation(
 
 
 def checks_of(found: Validation) -> list[Claim]:
-    """Each query, and what is wrong besides, for CI; of neither, all together."""
+    """A check per query and concern, for CI; without any, one for the whole."""
     checks = [
         Claim(
             f"{each.query.name} can be decided",
@@ -77,7 +77,7 @@ def checks_of(found: Validation) -> list[Claim]:
 
 
 def as_plain(found: Validation, made_with: dict[str, Any]) -> dict[str, Any]:
-    """What ``validate.json`` holds; durations in ns, frequencies in ppb, shares from 0 to 1."""
+    """The content of ``validate.json``; durations in ns, frequencies in ppb, shares from 0 to 1."""
     setup = found.setup
     made: dict[str, Any] = plain(
         {
@@ -127,7 +127,7 @@ def _source(each: SourceQuality) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# The words of a validation's page, for who has not read the papers; headings lead here.
+# The terms of a validation's page, for readers who do not know the papers; headings link here.
 
 
 _WORDS: Final = (
@@ -175,7 +175,7 @@ GLOSSARY: Final = with_anchors(
 _PLACES: Final = places_of(GLOSSARY)
 _QUANTILES: Final = "p50, p95, p99.9"
 TERMS: Final = _PLACES | dict.fromkeys(_QUANTILES.split(", "), _PLACES[_QUANTILES])
-"""Word -> anchor and definition."""
+"""Term -> anchor and definition."""
 
 
 # The key numbers of a validation: tiles of its page.
@@ -191,7 +191,7 @@ def key_numbers(found: Validation) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _tiles(found: Validation) -> Iterator[tuple[Kpi, bool]]:
-    """Each with whether it is to be taken with care."""
+    """Each tile, with whether it needs care."""
     if found.verdicts:
         yield _uncertain(found, max(found.verdicts, key=lambda each: each.share))
         gap = max(each.order_gap_ns for each in found.verdicts)
@@ -242,7 +242,7 @@ def _uncertain(found: Validation, worst: QueryVerdict) -> tuple[Kpi, bool]:
 
 
 def ppm(ppb: float | None) -> str:
-    """A frequency error for people."""
+    """A frequency error as text."""
     return "\N{EN DASH}" if ppb is None else f"{number(ppb / 1000)} ppm"
 
 
@@ -272,7 +272,7 @@ def query_table(found: Validation) -> Table:
 
 
 def clock_table(found: Validation) -> Table:
-    """A row per source: its clock. The least known first."""
+    """A row per source about its clock, the least known first."""
     headings = (
         "source", "offset", "bound there", "delay", "between syncs", "wrong by at most", "skew",
         "jitter", "steps",
@@ -298,7 +298,7 @@ def clock_table(found: Validation) -> Table:
 
 
 def link_table(found: Validation) -> Table:
-    """A row per source: its way to the gateway. The longest tail first."""
+    """A row per source about its path to the gateway, the longest tail first."""
     headings = (
         "source", "least", "p50", "p95", "p99.9", "wrong by at most", "lost", "95 % between",
         "reordered", "events",
@@ -368,7 +368,7 @@ def fact_table(found: Mapping[str, Any]) -> Table:
 
 
 def beside_table(found: TwoLogs) -> Table:
-    """A row per source that two logs have."""
+    """A row per source that both logs have."""
     headings = (
         "source", "in both", "missing in A", "missing in B", "out of order in A",
         "out of order in B", "later in B: p5", "p50", "p95", "p99.9",

@@ -1,8 +1,9 @@
-"""Two gateways' logs of the same sources, as of a cable and of Wi-Fi: what each missed, and when.
+"""Comparison of two gateways' logs of the same sources (for example over cable and Wi-Fi): lost
+events, and differences of arrivals.
 
-An event is known again by its source, stream, incarnation and number. The gateways' clocks are not
-compared, so of how much later one of them had an event only the part that varies is meant: the
-difference of the arrivals less its median (R19 Eq 3.13 is of sources and their gateway alone).
+Events are identified by source, stream, incarnation and number. The gateways' clocks are not
+compared, so only variations of the difference count: the difference of the arrivals minus its
+median (R19 Eq 3.13 applies to sources and their gateway only).
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from slackwater.engine.core.errors import UserError
 from slackwater.engine.core.frame import Frame, clock_names, column_ints
 from slackwater.engine.log.arrival_log import LogReader
 
-# An arrival log as whole columns: what shows clocks and links, and no attributes.
+# An arrival log as whole columns, without attributes.
 #
 # Memory: some 70 bytes per record.
 
 
 NONE: Final = -(2**63)
-"""Means null in a column of numbers."""
+"""Null in a column of numbers."""
 _ABSENT: Final = {
     r.KIND: 0, r.SEQ: NONE, r.INCARNATION: 0, r.TS: NONE, r.ARRIVAL: NONE, r.OFFSET: NONE,
     r.DELAY: NONE, r.PRECISION: NONE, r.SKEW_ERROR_PPB: NONE, r.FIRST_SEQ: NONE,
 }  # fmt: skip
-"""Columns of numbers, and what one says that is left out or null."""
+"""Columns of numbers, and their values if omitted or null."""
 
 
 def read_columns(log: Path, advanced: Callable[[int], None] = lambda _rows: None) -> RunRows:
-    """The whole log: numbers, ``NONE`` where null, and ``site source stream type clock``, of which
-    the last is the source's own where a record names none.
+    """Read the whole log: numbers, ``NONE`` where null, and ``site source stream type clock``; if a
+    record names no clock, it is the source's own.
 
     Args:
         log: an arrival log.
-        advanced: receives the number of records after each frame.
+        advanced: called with the number of records after each frame.
 
     Raises:
         UserError: no log, or its arrivals are the line numbers of a trace.
@@ -80,7 +81,7 @@ def _texts(frame: Frame) -> dict[str, pa.Array]:
     }  # fmt: skip
 
 
-# Two gateways' logs of the same sources, as of a cable and of Wi-Fi: what each missed, and when.
+# Comparison of two gateways' logs of the same sources: lost events, and differences of arrivals.
 
 
 _LANE: Final = (r.SITE, r.SOURCE, r.STREAM, r.INCARNATION)
@@ -88,8 +89,8 @@ _LANE: Final = (r.SITE, r.SOURCE, r.STREAM, r.INCARNATION)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBeside:
-    """One source in both logs. ``later_ns``: quantiles of B's arrival less A's, less the median of
-    all; ``out_of_order``: events that came after one of their stream with a larger number.
+    """One source in both logs. ``later_ns``: quantiles of B's arrival minus A's, minus the median
+    of all; ``out_of_order``: events that arrived after one of their stream with a larger number.
     """
 
     name: str
@@ -103,14 +104,14 @@ class SourceBeside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoLogs:
-    """``median_ns``: of B's arrival less A's, over all events of both: path and clocks together."""
+    """``median_ns``: of B's arrival minus A's over all common events: path and clocks together."""
 
     sources: tuple[SourceBeside, ...]
     median_ns: int
 
 
 def compare_logs(a: RunRows, b: RunRows) -> TwoLogs:
-    """Compares events with numbers; second copies count once, at their first arrival.
+    """Compare events with numbers; duplicates count once, at their first arrival.
 
     Raises:
         UserError: the logs have no event in common.
@@ -147,7 +148,7 @@ def compare_logs(a: RunRows, b: RunRows) -> TwoLogs:
 
 
 def _first(number: np.ndarray, arrival: np.ndarray, count: int) -> np.ndarray:
-    """When each event first came; ``NONE``: it did not."""
+    """First arrival of each event; ``NONE``: it did not arrive."""
     found = np.full(count, NONE)
     came, at = np.unique(number, return_index=True)
     found[came] = arrival[at]
@@ -155,9 +156,9 @@ def _first(number: np.ndarray, arrival: np.ndarray, count: int) -> np.ndarray:
 
 
 def _overtaken(number: np.ndarray, lane: np.ndarray) -> np.ndarray:
-    """Whether each event came after one of its lane with a larger number.
+    """Whether each event arrived after one of its lane with a larger number.
 
-    Events are numbered by lane, then by their number in it.
+    ``number``: rank by lane, then by the number in it.
     """
     by_lane = number[np.argsort(lane[number], kind="stable")]
     newest = np.maximum.accumulate(by_lane)  # later lanes have larger places

@@ -1,4 +1,4 @@
-"""Fit, fit with care, or not fit: a query's needs against a set-up's clocks and links."""
+"""Judges fit, fit with care, or not fit: a query's needs against a set-up's clocks and links."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from slackwater.engine.core.units import neat
 from slackwater.engine.query.plan import Plan, WindowKind
 from slackwater.engine.query.shape import shape_of
 
-# What a query asks of clocks and links, as numbers: orders, spans, windows.
+# A query's requirements on clocks and links, as numbers: orders, spans, windows.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRequirements:
-    """``orders``: events of a match that must come one after another, counted as pairs next to one
-    another. ``within_ns`` None: no bound.
+    """``orders``: pairs of successive events of a match whose order matters. ``within_ns`` None: no
+    limit.
     """
 
     name: str
@@ -33,19 +33,19 @@ class QueryRequirements:
 
     @property
     def comparisons(self) -> int:
-        """Pairs of event times that a match depends on: its orders, and its WITHIN."""
+        """Pairs of event times on which a match depends: its orders, and its WITHIN."""
         return self.orders + (self.within_ns is not None and self.events > 1)
 
 
 def requirements_of(plan: Plan) -> QueryRequirements:
-    """Of a pattern with OR: the branch with the most comparisons."""
+    """Requirements of a plan; for OR, of the branch with the most comparisons."""
     if plan.windows:
         window = plan.windows[0]
-        if window.kind is WindowKind.SESSION:  # of two events it matters how far apart they are
+        if window.kind is WindowKind.SESSION:  # the distance of two events matters
             return QueryRequirements(
                 name=plan.name, text=plan.text, kind="window", events=2, within_ns=window.size_ns
             )
-        if window.kind is WindowKind.ROWS:  # at each end, which of two events is the earlier
+        if window.kind is WindowKind.ROWS:  # at each end, the order of two events matters
             return QueryRequirements(
                 name=plan.name, text=plan.text, kind="window", events=2, orders=2
             )
@@ -72,40 +72,38 @@ def _of_branch(plan: Plan, number: int) -> QueryRequirements:
     )  # fmt: skip
 
 
-# Fit, fit with care, or not fit: a query's needs against a set-up's clocks and links.
+# Judges fit, fit with care, or not fit: a query's needs against a set-up's clocks and links.
 #
-# With ``g = u_e + u_f``, how wrong two clocks may be together (SPEC 4.3; ``certainty=max-delay``:
-# T_a, R19 Eq 3.16):
+# With ``g = u_e + u_f``, the combined bound of two clocks (SPEC 4.3; ``certainty=max-delay``: T_a,
+# R19 Eq 3.16):
 #
-# * two events are certainly in order when their reference times are more than ``g`` apart;
-# * a match of n events one after another is certain when each is more than ``g`` after the one
-# before   it and all span at most ``WITHIN - g``; so no match at all can be certain unless WITHIN
-# > n * g;
-# * where its events are spread evenly over WITHIN, they and WITHIN's end cut it in c parts, one for
-#   each comparison, and all of these are longer than ``g`` with probability ``(1 - c g /
-# WITHIN)^o``   for its o orders (broken stick); a typical gap t (``--gap``) makes it ``exp(-o g /
-# t)``;
-# * a window of size w has a border at both ends, and an event is ambiguous when it lies within u of
-#   one: ``4 u`` of the ``w + 2 u`` from which its events may come. R19's windows need w > T_a.
+# * two events are certainly in order if their reference times are more than ``g`` apart;
+# * a match of n successive events is certain if each is more than ``g`` after the one before and
+# all   span at most ``WITHIN - g``; so no match can be certain unless WITHIN > n * g;
+# * if its events are spread evenly over WITHIN, they and WITHIN's end divide it into c parts, one
+# per   comparison, and all parts are longer than ``g`` with probability ``(1 - c g / WITHIN)^o``
+# for its o   orders (broken stick); with a typical gap t (``--gap``) it is ``exp(-o g / t)``;
+# * a window of size w has a border at both ends, and an event is ambiguous within u of one: ``4 u``
+# of   the ``w + 2 u`` from which its events may come. R19's windows need w > T_a.
 #
-# The wait for a number that is late (``sequence``'s timeout) is the p99.9 of how long the way
-# varies. Where packets are lost, it is TCP's besides: with p the loss, k = ceil(ln(0.001) / ln(p))
-# - 1 times sent again, each after twice the wait of the one before, the first after the round trip
-# + 200 ms. The hold of the merge is that wait and ``g``: so late may another source's event be, and
-# so wrong its time.
+# The wait for a late number (``sequence``'s timeout) is the p99.9 of the variation of the path.
+# With packet loss, TCP's retransmissions are added: for loss p, k = ceil(ln(0.001) / ln(p)) - 1 of
+# them, each after twice the wait of the one before, the first after the round trip + 200 ms. The
+# hold of the merge is that wait plus ``g``: another source's event may be that late, and its time
+# that wrong.
 
 
 CARE: Final = 5
-"""Up to so many times the share of uncertain results that is wanted, a query is fit with care."""
+"""Up to this many times the acceptable share of uncertain results, a query is fit with care."""
 LATENCY_NS: Final = 500_000_000
 _RESENDS_MAX: Final = 8
 _SOURCES_NAMED: Final = 3
 _MORE_OFTEN: Final = 6
-"""So many times as often is what is proposed where clocks are synchronised too seldom."""
+"""Factor of the proposed sync rate if clocks are synchronised too seldom."""
 
 
 class Fitness(IntEnum):
-    """In order of badness."""
+    """From best to worst."""
 
     FIT = 0
     CARE = 1
@@ -113,13 +111,13 @@ class Fitness(IntEnum):
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The fitness as text."""
         return ("fit", "fit with care", "not fit")[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRequirements:
-    """What is asked of the answers. ``gap_ns``: a match's events' usual distance; None: unknown.
+    """Requirements on results. ``gap_ns``: typical distance of a match's events; None: unknown.
 
     ``latency_ns``: the longest wait that the order allows.
     """
@@ -132,21 +130,21 @@ class ResultRequirements:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the log's own answers say: results, and those that are uncertain (events in windows)."""
+    """Results of the log's own queries: number, and uncertain ones (for windows: events)."""
 
     results: int
     uncertain: int
 
     @property
     def share(self) -> float | None:
-        """None without results."""
+        """Uncertain share; None without results."""
         return self.uncertain / self.results if self.results else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryVerdict:
-    """``smallest_ns``: the WITHIN, or the window, from which on answers can be certain (a pattern)
-    or are ambiguous in no more than the wanted share (a window). ``reasons``: why not simply fit.
+    """Verdict of a query. ``smallest_ns``: least WITHIN for which matches can be certain, or least
+    window with an acceptable share of ambiguous events. ``reasons``: why it is not simply fit.
     """
 
     query: QueryRequirements
@@ -163,7 +161,7 @@ class QueryVerdict:
 
     @property
     def share(self) -> float:
-        """Of uncertain results: as measured, else as expected."""
+        """Share of uncertain results: as measured, else as expected."""
         share = None if self.measured is None else self.measured.share
         return self.expected if share is None else share
 
@@ -180,7 +178,7 @@ def judge(
     requirements: ResultRequirements,
     measured: Measured | None = None,
 ) -> QueryVerdict:
-    """The verdict of one query; ``measured``: of a log's own answers."""
+    """Judge one query; ``measured``: results of a log's own queries."""
     gap, single = _known_to(setup, requirements)
     timed = bool(query.comparisons or query.window_ns)
     unknown = timed and not setup.synced
@@ -202,7 +200,7 @@ def judge(
 
 
 def _known_to(setup: Setup, requirements: ResultRequirements) -> tuple[int, int]:
-    """How wrong two clocks may be together, and one alone."""
+    """Bounds of two clocks together, and of one [ns]."""
     if requirements.certainty == "max-delay-r19":
         return setup.t_a_ns, setup.t_a_ns
     if requirements.certainty == "max-delay":
@@ -211,7 +209,7 @@ def _known_to(setup: Setup, requirements: ResultRequirements) -> tuple[int, int]
 
 
 def _expected(query: QueryRequirements, gap: int, single: int, typical: int | None) -> float:
-    """Share of uncertain results (of ambiguous events, of a window)."""
+    """Expected share of uncertain results (for windows, of ambiguous events)."""
     if query.window_ns is not None:
         return min(4 * single / (query.window_ns + 2 * single), 1.0)
     if not query.comparisons or not gap:
@@ -232,7 +230,7 @@ def _smallest(query: QueryRequirements, gap: int, single: int, t_a: int, share: 
 
 
 def needed_timeout(setup: Setup) -> int:
-    """How long a missing number is to be waited for."""
+    """Time to wait for a missing number [ns]."""
     return max((_source_timeout(each) for each in setup.sources if each.link), default=0)
 
 
@@ -250,7 +248,7 @@ def _source_timeout(source: SourceQuality) -> int:
 
 
 def _hold(setup: Setup, gap: int, timeout: int) -> int:
-    """How long the merge waits for another source, or a slack that does the same."""
+    """Wait of the merge for another source, or equivalent slack [ns]."""
     if setup.lateness_ns is not None:
         return max(setup.lateness_ns[2], 0) + gap
     return timeout + gap
@@ -294,7 +292,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def remedy(verdict: QueryVerdict, setup: Setup, requirements: ResultRequirements) -> str:
-    """What to change first: the largest part of what is wrong, and what it would bring."""
+    """What to change first: the largest part of the error, and the effect of the change."""
     if len(setup.synced) < len(setup.sources):
         return "let the agent reach the gateway's clock (UDP, [gateway] ntp_port) or [time] servers"
     worst = setup.worst()
@@ -346,9 +344,9 @@ def _clock_remedy(
 def _would_be(
     verdict: QueryVerdict, setup: Setup, requirements: ResultRequirements, age_ns: int
 ) -> str:
-    """What share is uncertain once no clock is synchronised less often than that."""
+    """Text of the uncertain share if every clock is synchronised at least every ``age_ns``."""
     if verdict.measured is not None and verdict.measured.share is not None:
-        return ""  # only the events can tell, and they were seen with these clocks
+        return ""  # it depends on the events, which were stamped by these clocks
     sources = tuple(
         replace(each, clock=replace(each.clock, age_ns=min(each.clock.age_ns, age_ns)))
         for each in setup.sources
@@ -361,21 +359,21 @@ def _would_be(
 
 
 def overall(verdicts: Sequence[QueryVerdict], setup: Setup) -> Fitness:
-    """The worst of all queries, and of what is wrong besides."""
+    """The worst fitness of all queries and concerns."""
     worst = max((each.fitness for each in verdicts), default=Fitness.FIT)
     for _, forbids in setup.concerns:
         worst = max(worst, Fitness.NOT_FIT if forbids else Fitness.CARE)
     return worst
 
 
-# Durations and shares of a validation for people: few digits, in the unit they would take.
+# Durations and shares of a validation as text: few digits, in a suitable unit.
 
 
 _DIGITS: Final = 3
 
 
 def duration(ns: int | None) -> str:
-    """Three digits, rounded up, with its sign: what is stated is a bound.
+    """Three digits, rounded up, with sign, because durations here are bounds.
 
     >>> duration(1_234_567), duration(-5), duration(None), duration(90 * 60 * 10**9)
     ('1.24 ms', '-5 ns', '\N{EN DASH}', '90 min')
@@ -389,7 +387,7 @@ def duration(ns: int | None) -> str:
 
 
 def nearest(ns: int | None) -> str:
-    """What is no bound: to the nearest of as many digits.
+    """A duration that is no bound, rounded to three digits.
 
     >>> nearest(-250_104_000), nearest(None)
     ('-250 ms', '\N{EN DASH}')
@@ -399,7 +397,7 @@ def nearest(ns: int | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share.
+    """A share as text.
 
     >>> percent(0.05), percent(0.00012), percent(0)
     ('5 %', '0.012 %', '0 %')

@@ -1,1 +1,1 @@
-"""What a run's report says, measured from the files that the run left."""
+"""Measures of a run's report, from the files of the run."""

@@ -1,9 +1,8 @@
-"""Where every event went, and whether the sums come out: from device to released stream.
+"""The path of every event, and whether the sums balance: from device to released stream.
 
-Two independent books are compared: the counters that agent, network, gateway and engine kept
-(manifest, ``counters.json``), and the rows in the files (truth, ordered stream). An equation is
-evaluated for each source and in total, and only where all of its terms are known: recordings know
-nothing of what happened before their log.
+Two independent sources are compared: the counters of agent, network, gateway and engine (manifest,
+``counters.json``), and the rows of the files (truth, ordered stream). An equation is evaluated per
+source and in total, if all its terms are known: recordings have no data from before their log.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ def measure_conservation(
 
     Args:
         manifest: of the run; ``events_by_source`` by source (over all sites) or by site/source.
-        truth: directory with ``events.parquet``; need not exist.
-        passes: label -> (directory of the pass, its ``counters.json``).
+        truth: folder with ``events.parquet``; may be missing.
+        passes: label -> (folder of the pass, its ``counters.json``).
 
     Returns:
         ``by`` (``source`` or ``site/source``), ``before`` and per label ``passes``, each with
@@ -92,13 +91,13 @@ def _no_events() -> Counts:
 
 
 def _account(account: Mapping[str, Any] | int) -> Counts:
-    """What the manifest says of one source: an account (``simulator.balance.Account.plain``), or,
-    of recordings, only how many events were logged.
+    """Counts of one source from the manifest: an account (``simulator.balance.Account.plain``) or,
+    for recordings, only the number of logged events.
     """
     if isinstance(account, int):
         return {"logged": account}
     known: dict[str, Any] = {**account, "never_logged": account.get("missing")}
-    if "generated" in known:  # of a run from before there were intervals
+    if "generated" in known:  # runs of older versions have no intervals
         known = {"made": 0, "abstracted": 0, **known}
     refused = account.get("refused_by_agent")
     if isinstance(refused, Mapping):
@@ -109,7 +108,7 @@ def _account(account: Mapping[str, Any] | int) -> Counts:
 
 
 def _count_truth(before: dict[str, Counts], truth: Path, with_site: bool) -> None:
-    """Add ``truth_rows`` to each source that the truth covers."""
+    """Add ``truth_rows`` to each source in the truth."""
     path = truth / "events.parquet"
     if not path.is_file() or not any("generated" in counts for counts in before.values()):
         return
@@ -141,7 +140,7 @@ def _pass_counts(
 
 
 def _total(by_source: Mapping[str, Counts]) -> Counts:
-    """Sums of the terms; a term that some source does not know is left out."""
+    """Sums of the terms; terms that are unknown for some source are omitted."""
     known = set.intersection(*(set(each) for each in by_source.values())) if by_source else set()
     first = next(iter(by_source.values()), {})
     return {key: sum(each[key] for each in by_source.values()) for key in first if key in known}
@@ -150,7 +149,7 @@ def _total(by_source: Mapping[str, Counts]) -> Counts:
 def _evaluate(
     equations: Iterable[Equation], by_source: Mapping[str, Counts], label: str | None
 ) -> list[dict[str, Any]]:
-    """Each equation with its sums in total and the sources that are most off."""
+    """Each equation with its total sums, and the sources that are most off."""
     found = []
     for equation in equations:
         sums = {name: equation.sums(counts) for name, counts in by_source.items()}
@@ -178,7 +177,7 @@ def _evaluate(
 
 
 def _records(counters: Mapping[str, Any], arrived: int, label: str) -> dict[str, Any]:
-    """Events among the records that the chains read, against events that their lanes counted."""
+    """Events among the records that the chains read, and events that their lanes counted."""
     read = sum(site["records"].get("event", 0) for site in counters["sites"].values())
     return {
         "pass": label,
@@ -194,11 +193,11 @@ def _records(counters: Mapping[str, Any], arrived: int, label: str) -> dict[str,
     }
 
 
-# A run in slices of time: what happened and what arrived, how late, and how far clocks are apart.
+# A run in slices of time: events that happened and arrived, lateness, and differences of clocks.
 #
-# Slices lie between the first and the last event, so that none at the ends is empty. Where the
-# truth is known, an event belongs to the slice in which it truly happened, so that what happened
-# is what arrived and what is missing, slice by slice; else to that of its ref.
+# Slices cover the first to the last event, so that none at the ends is empty. If the truth is
+# known, an event belongs to the slice in which it happened, so that per slice happened = arrived +
+# missing; otherwise to the slice of its ref.
 
 
 SLICES: Final = 60
@@ -208,18 +207,18 @@ _COLUMNS: Final = (*LANE, *NUMBER, CLOCK, "ts", "ref", "unc", "arrival", "status
 
 
 def measure_over_time(directory: Path, truth: Path) -> dict[str, Any]:
-    """``reconciled``, ``lateness`` and ``clocks`` of one pass; each None where it says nothing.
+    """``reconciled``, ``lateness`` and ``clocks`` of one pass; each None without data.
 
     Args:
         directory: of the pass.
-        truth: directory with ``events.parquet``; need not exist.
+        truth: folder with ``events.parquet``; may be missing.
 
     Returns:
-        ``reconciled``: ``starts_ns width_ns`` and, per slice, ``in_place late dropped`` of what
-        arrived, ``happened`` (None without truth). ``lateness``: ``at_ns before_ns after_ns``, the
-        largest of each slice, on arrival and as released. ``clocks``: per clock (``sources``)
-        ``at_ns apart_ns`` (it minus the engine's, as corrected) and ``bound_ns``; ``spread_ns``,
-        the most that two of them (the engine's among them) are apart at one time; ``bound_ns``
+        ``reconciled``: ``starts_ns width_ns`` and, per slice, ``in_place late dropped`` of arrived
+        events, and ``happened`` (None without truth). ``lateness``: ``at_ns before_ns after_ns``,
+        the largest per slice, on arrival and as released. ``clocks``: per clock (``sources``)
+        ``at_ns apart_ns`` (clock minus the engine's, as corrected) and ``bound_ns``; ``spread_ns``:
+        largest difference of two clocks (including the engine's) at one time; ``bound_ns``
         quantiles.
     """
     rows = ordered_rows(directory, _COLUMNS)
@@ -262,7 +261,7 @@ def _reconciled(rows: RunRows, truth: TrueTimes | None) -> dict[str, Any]:
 def _grid(low: int, high: int) -> tuple[int, int, int]:
     """First start, width and number of slices: round widths, and none without events at the ends.
 
-    Slices begin with the first event: a border elsewhere would cut a part off.
+    Slices begin at the first event, so that none is cut.
     """
     least = max((high - low) // SLICES, 1)
     digits = 10 ** (len(str(least)) - 1)
@@ -271,13 +270,13 @@ def _grid(low: int, high: int) -> tuple[int, int, int]:
 
 
 def _lateness(rows: RunRows) -> dict[str, Any]:
-    """By ref: on arrival, and in the order of release."""
+    """Lateness by ref: on arrival, and in the order of release."""
     at = rows["arrival"]
     first, width, count = _grid(int(at.min()), int(at.max()))
     before = np.zeros(count, np.int64)
     after = np.zeros(count, np.int64)
     for _, mine in rows.groups("site"):
-        # Within one instant of arrival events count as in order, as in the disorder's measure.
+        # Events of one arrival count as in order, as in the measure of disorder.
         arrived = mine[np.lexsort((rows["ref"][mine], at[mine]))]
         released = mine[rows["status"][mine] != LATE_DROPPED]
         for into, order in ((before, arrived), (after, released)):
@@ -292,7 +291,7 @@ def _lateness(rows: RunRows) -> dict[str, Any]:
 
 
 def _clocks(rows: RunRows) -> dict[str, Any] | None:
-    """How far the clocks are apart; None if no time was corrected."""
+    """Differences of the clocks; None if no time was corrected."""
     apart = rows["ts"] - rows["ref"]
     if not apart.any():
         return None

@@ -22,14 +22,14 @@ from slackwater.engine.log.whole_file import parquet_files
 
 # Reads the columns of a pass's ordered events, and of the truth, as NumPy arrays.
 #
-# Only the columns that are asked for are read, so that a measure's memory is that of its columns.
+# Only the requested columns are read, so that a measure needs only their memory.
 
 
 CLOCK: Final = "clock"
-"""Is not there where no event was stamped by another clock than its source's own."""
+"""Column that is missing if all events were stamped by their sources' own clocks."""
 TEXTS: Final = ("site", "source", "stream", "type", CLOCK)
 NO_NUMBER: Final = -1
-"""Means null in a column of numbers, and for null in a column of codes."""
+"""Null in a column of numbers or codes."""
 NO_TEXT: Final = "(none)"
 
 
@@ -47,7 +47,7 @@ class RunRows:
         return int(next(iter(self.numbers.values())).size)
 
     def text(self, name: str, code: int) -> str:
-        """The text behind a code of column ``name``."""
+        """The text of a code of column ``name``."""
         return NO_TEXT if code < 0 else self.texts[name][code]
 
     def only(self, rows: np.ndarray) -> RunRows:
@@ -55,7 +55,7 @@ class RunRows:
         return RunRows({name: column[rows] for name, column in self.numbers.items()}, self.texts)
 
     def names(self, columns: Sequence[str]) -> np.ndarray:
-        """(rows, columns) int64 by which a row is known again, among rows of the same texts."""
+        """(rows, columns) int64 that identify a row among rows with the same texts."""
         return np.column_stack([self.numbers[name] for name in columns]).astype(np.int64)
 
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], np.ndarray]]:
@@ -70,7 +70,7 @@ class RunRows:
 
 
 def together(first: RunRows, second: RunRows) -> RunRows:
-    """The rows of both, with the columns of ``first``, as one."""
+    """The rows of both, with the columns of ``first``."""
     numbers, texts = {}, {}
     for name, column in first.numbers.items():
         other = second[name]
@@ -93,7 +93,7 @@ def ordered_rows(directory: Path, columns: Sequence[str]) -> RunRows:
 
 
 def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> RunRows:
-    """``columns`` of Parquet files, one after the other.
+    """``columns`` of Parquet files, concatenated.
 
     Raises:
         ContractViolation: a file lacks one of the columns.
@@ -102,7 +102,7 @@ def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> RunRows:
     numbers: dict[str, np.ndarray] = {}
     texts: dict[str, list[str]] = {}
     for name in columns:
-        # Let go as it is read: not all columns are there twice.
+        # Released while read, so that memory does not hold all columns twice.
         parts = [chunk for table in tables for chunk in table.pop(name).chunks]
         if name in TEXTS:
             numbers[name], texts[name] = codes_of(parts)
@@ -125,7 +125,7 @@ def _read(path: Path, columns: Sequence[str]) -> dict[str, pa.ChunkedArray]:
 
 
 def codes_of(parts: Sequence[pa.Array]) -> tuple[np.ndarray, list[str]]:
-    """Codes and texts of chunks that each have a dictionary of their own."""
+    """Codes and texts of chunks that each have their own dictionary."""
     known: dict[str, int] = {}
     found = []
     for part in parts:
@@ -136,7 +136,7 @@ def codes_of(parts: Sequence[pa.Array]) -> tuple[np.ndarray, list[str]]:
     return (np.concatenate(found) if found else np.empty(0, np.int32)), list(known)
 
 
-# Quantiles of whole nanoseconds, and distributions thinned to what a picture can show.
+# Quantiles of whole nanoseconds, and distributions reduced to the points of a figure.
 
 
 SHARES: Final = {"p50": (1, 2), "p95": (19, 20), "p99": (99, 100), "p999": (999, 1000)}
@@ -173,11 +173,11 @@ def axis_floor(ascending: np.ndarray) -> int:
 
 
 def distribution(ascending: np.ndarray, floor: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where to read a distribution, and how many values lie at or below each place.
+    """Places at which to read a distribution, and the number of values up to each place.
 
     Args:
         ascending: sorted int64, not empty.
-        floor: the smallest place, for a logarithmic axis; values below count there.
+        floor: the smallest place, for a logarithmic axis; smaller values count there.
 
     Returns:
         At most ``POINTS`` ascending int64 places, evenly spread over a logarithmic axis from
@@ -185,16 +185,16 @@ def distribution(ascending: np.ndarray, floor: int) -> tuple[np.ndarray, np.ndar
     """
     top = max(int(ascending[-1]), floor)
     spread = np.rint(np.geomspace(floor, top, POINTS)).astype(np.int64)
-    spread[-1] = top  # beyond 2**53 rounding may miss it
+    spread[-1] = top  # beyond 2**53 rounding may change it
     places = np.unique(spread)
     return places, np.searchsorted(ascending, places, side="right")
 
 
-# Hold time: how long ordering kept each event, release minus arrival on the arrival clock.
+# Hold time: how long ordering buffered each event, release minus arrival on the arrival clock.
 
 
 def measure_holds(directory: Path) -> dict[str, Any]:
-    """Hold times of the events that one pass released; dropped ones were not held for anything.
+    """Hold times of the events that one pass released, without dropped ones.
 
     Returns:
         ``events``, ``at_once`` (held for 0 ns), ``hold_ns`` (quantiles and ``mean``) and
@@ -212,7 +212,8 @@ def measure_holds(directory: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         "events": n,
         "at_once": int((hold == 0).sum()),
-        # Rounded: int64 sums of some 10^8 hours-long holds could overflow, floats only blur them.
+        # Rounded: int64 sums of some 10^8 holds of hours could overflow; floats lose only
+        # precision.
         "hold_ns": {"mean": round(float(hold.mean())) if n else None, **quantiles(hold)},
         "curve": {"hold_ns": [], "share": []},
     }
@@ -222,7 +223,7 @@ def measure_holds(directory: Path) -> dict[str, Any]:
     return found
 
 
-# How far each source had got, and how it held the others back: from a pass's counters.
+# Progress of each source, and how it delayed the others: from a pass's counters.
 
 
 _KEPT: Final = (
@@ -232,10 +233,10 @@ _KEPT: Final = (
 
 
 def measure_sources(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per site, source and stream, who held others back longest first.
+    """One row per site, source and stream; the source that delayed others longest comes first.
 
     ``silent_ns``: from its last arrival to the site's; ``behind_ns``: from its newest event time,
-    on the engine's clock, to the site's last arrival. What an order does not know is None.
+    on the engine's clock, to the site's last arrival. Values that an order does not know are None.
     """
     rows = []
     for site, of_site in counters["sites"].items():
@@ -251,7 +252,7 @@ def measure_sources(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def how_it_ended(row: Mapping[str, Any]) -> str | None:
-    """Whether the source was still speaking when the input ended; None where nobody knows."""
+    """Whether the source was still sending when the input ended; None: unknown."""
     if row["ended"]:
         return "ended"
     if row["idle"] is None:
@@ -259,17 +260,17 @@ def how_it_ended(row: Mapping[str, Any]) -> str | None:
     return "idle" if row["idle"] else "speaking"
 
 
-# How much out of order events are (SPEC 1): events, inversions, lateness; before and after.
+# Disorder (SPEC 1): events out of order, inversions and lateness, before and after.
 #
-# An event is out of order when some event that arrived earlier has a larger event time (L10 4.3.1,
-# R19 5.2.2). Events of one instant of arrival did not arrive one before the other. Inversions are
-# pairs (earlier, later) with a larger event time in the earlier one. Lateness is the event clock
-# (largest event time seen) minus the event's own. All per site, summed over sites.
+# An event is out of order if some event that arrived earlier has a larger event time (L10 4.3.1,
+# R19 5.2.2). Events with one arrival instant have no order. Inversions are pairs (earlier, later)
+# with a larger event time in the earlier one. Lateness is the event clock (largest event time so
+# far) minus the event's own. All are per site, summed over sites.
 
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """``lateness`` holds the sorted lateness [ns] of the events that are out of order."""
+    """``lateness``: sorted lateness [ns] of the events out of order."""
 
     events: int
     inversions: int
@@ -286,7 +287,7 @@ class Disorder:
         }
 
     def _curve(self) -> dict[str, list[Any]]:
-        """Share of all events with at least this lateness."""
+        """Shares of all events with at least these values of lateness."""
         if not self.lateness.size:
             return {"lateness_ns": [], "share": []}
         places, _ = distribution(self.lateness, axis_floor(self.lateness))
@@ -296,9 +297,9 @@ class Disorder:
 
 @njit
 def inversions(times: np.ndarray) -> int:
-    """Pairs i < j with times[i] > times[j], by merge sort; ``times`` (int64) is left as it is.
+    """Pairs i < j with times[i] > times[j], by merge sort; ``times`` (int64) is not changed.
 
-    Fewer than 2**63 for any array below 4e9 elements.
+    Below 2**63 for any array of less than 4e9 elements.
     """
     n = len(times)
     count = 0
@@ -322,7 +323,7 @@ def inversions(times: np.ndarray) -> int:
 
 
 def disorder(site: np.ndarray, times: np.ndarray, arrival: np.ndarray | None) -> Disorder:
-    """Disorder of ``times`` in order of ``arrival``, or of the rows when it is None.
+    """Disorder of ``times`` in order of ``arrival``, or of the rows if it is None.
 
     Args:
         site: code of each row's site.
@@ -346,14 +347,14 @@ def measure_disorder(passes: Mapping[str, Path], unordered: str | None = None) -
     """Disorder on arrival and as each pass released its events.
 
     Args:
-        passes: label -> directory of the pass; the first is the main one.
-        unordered: label of a pass that released events just as they arrived. It knows the order
-            of events of one instant; without it, the main pass's events are taken by arrival.
+        passes: label -> folder of the pass; the first is the main one.
+        unordered: label of a pass that released events as they arrived. It has the order of events
+            with one arrival; without it, the main pass's events are sorted by arrival.
 
     Returns:
         ``arrived_ts`` (by the sources' own clocks), ``arrived_ref`` (clocks corrected) and
-        ``released`` per label (by ref, without dropped events), see ``Disorder.plain``;
-        released ones also say how many are marked ``late`` or ``residual``, and how many of the
+        ``released`` per label (by ref, without dropped events), see ``Disorder.plain``. Released
+        ones include the numbers of events marked ``late`` or ``residual``, and how many of the
         others are out of order among themselves (``in_time_out_of_order``).
     """
     place = passes[unordered if unordered is not None else next(iter(passes))]
@@ -383,10 +384,9 @@ def _released(rows: RunRows) -> dict[str, Any]:
     }
 
 
-# The instants at which events truly happened, looked up by who made them and their number.
+# True times of events, looked up by (site, source, stream), incarnation and number.
 #
-# Of a simulation (``simulator.truth``) or a scenario that knows them; by (site, source, stream),
-# incarnation and number.
+# They come from a simulation (``simulator.truth``) or a scenario that knows them.
 
 
 LANE: Final = ("site", "source", "stream")
@@ -400,7 +400,7 @@ class TrueTimes:
         rows = read_rows([truth / "events.parquet"], (*LANE, *NUMBER, "true_ts"))
         rows = rows.only(rows["seq"] != NO_NUMBER)
         self.numbered = rows.numbers.pop("true_ts")
-        """Of all events that their device gave a number."""
+        """True times of all numbered events."""
         self._rows = rows
         self._engine = _engine_error(truth / "clocks.parquet")
 
@@ -411,7 +411,7 @@ class TrueTimes:
         return np.append(self.numbered, NO_NUMBER)[place], place != NONE
 
     def engine_reads(self, true_ns: np.ndarray) -> np.ndarray:
-        """What the engine's clock reads at true times, straight lines between its samples."""
+        """The engine's clock at true times, interpolated between its samples."""
         at, error = self._engine
         if not error.any() or not true_ns.size:
             return true_ns
@@ -432,34 +432,34 @@ def _engine_error(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return at, table.column("engine_ns").to_numpy()[first] - at
 
 
-# Clock error against its declared bound: is ``ref`` within ``unc`` of the true time?
+# Clock error against its declared bound: whether ``ref`` is within ``unc`` of the true time.
 #
-# The error of an event is ``ref`` minus the engine clock's reading at the instant it truly
-# happened: positive = ``ref`` is too late. Its declared bound is the uncertainty ``unc`` that the
-# engine gave it (R19 Eq 3.14 and its growth). The share inside the bound is over all events whose
-# truth is known; pictures show the extremes of each slice of time.
+# The error of an event is ``ref`` minus the engine clock's reading at the true time; positive:
+# ``ref`` is too late. Its declared bound is the uncertainty ``unc`` from the engine (R19 Eq 3.14
+# and its growth). The share inside the bound is over all events with known truth; figures show the
+# extremes of each slice of time.
 
 
 SLICES: Final = 120
-"""Of the time line of one source; each shows its two extreme events."""
+"""Slices of the time line of one source; each shows its two extreme events."""
 
 
 def measure_clock_error(
     directory: Path, truth: Path, *, arrival_given: bool = False
 ) -> dict[str, Any]:
-    """Per clock what was declared and, where the truth is known, what the error was.
+    """Per clock, the declared bound and, if the truth is known, the error.
 
     Args:
         directory: of the main pass.
-        truth: directory with ``events.parquet`` (``simulator.truth``); need not exist.
+        truth: folder with ``events.parquet`` (``simulator.truth``); may be missing.
         arrival_given: whether arrivals are instants, not line numbers.
 
     Returns:
         ``known`` (whether there is any truth), ``events``, ``with_truth``, ``inside``, and per
-        clock, a source's own or a device's: ``bound_ns`` (quantiles of unc), ``error_ns``
-        (quantiles of the error's size and ``median``, signed), ``series`` (``at_ns error_ns
-        bound_ns``; at = true time); ``lag_ns``: so much later than its bound allows each event
-        came at least, where a bound is declared.
+        clock (a source's own or a device's): ``bound_ns`` (quantiles of unc), ``error_ns``
+        (quantiles of the absolute error, and the signed ``median``), ``series`` (``at_ns error_ns
+        bound_ns``; at = true time); ``lag_ns``: least time by which each event arrived later than
+        its bound allows, if a bound is declared.
     """
     known = (truth / "events.parquet").is_file()
     columns = [*LANE, "unc", *(("ref", *NUMBER) if known else ())]
@@ -510,7 +510,7 @@ def _judge(rows: RunRows, truth: TrueTimes) -> dict[str, Any]:
 
 
 def _extremes(at: np.ndarray, error: np.ndarray, bound: np.ndarray) -> dict[str, list[int]]:
-    """The least and the greatest error of each slice of time, in order of time."""
+    """The least and the greatest error per slice of time, in order of time."""
     if not at.size:
         return {"at_ns": [], "error_ns": [], "bound_ns": []}
     low, length = int(at.min()), int(at.max()) - int(at.min()) + 1

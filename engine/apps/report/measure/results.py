@@ -16,7 +16,7 @@ from slackwater.engine.apps.report.measure.events import quantiles
 from slackwater.engine.core.errors import ContractViolation
 from slackwater.engine.scenario import Table
 
-# How many alerts, cleared traces and violations each monitored pattern gave.
+# Numbers of alerts, cleared traces and violations per monitored pattern.
 
 
 _KINDS = ("alert", "cleared", "violation")
@@ -25,7 +25,7 @@ _KINDS = ("alert", "cleared", "violation")
 def alert_tables(alerts: Mapping[str, Counter[tuple[str, str]]]) -> tuple[Table, ...]:
     """A table with a row per query; none if no query is under a constraint.
 
-    Args:
+    alerts: by query, the number of results per kind and certainty.
         alerts: by query, how many results of each kind and certainty.
     """
     if not alerts:
@@ -45,27 +45,27 @@ def alert_tables(alerts: Mapping[str, Counter[tuple[str, str]]]) -> tuple[Table,
     )
 
 
-# Folds a run's results, insertions and retractions, into what is valid at the end.
+# Combines a run's results, insertions and retractions, into those that are valid at the end.
 #
 # Results are read line by line; at most ``KEPT_MAX`` windows and as many matches are kept for the
-# time lines, all are counted.
+# time lines; all are counted.
 
 
 KEPT_MAX: Final = 200_000
 _STAGE: Final = "drift"  # field of R19's drift windows
 _EARLY: Final = ("low", "middle")
-"""Stages of ``DRIFT each`` that the last one of the same window completes."""
+"""Stages of ``DRIFT each`` before the last one of the same window."""
 
 Result = dict[str, Any]
 
 
 @dataclass(slots=True)
 class QueryAnswers:
-    """What one query said.
+    """The results of one query.
 
     Attributes:
-        standing: results not taken back, by identity, in order of emission.
-        taken_back: of matches, those that were retracted and not inserted again.
+        standing: results that were not retracted, by identity, in order of emission.
+        taken_back: matches that were retracted and not inserted again.
         counts: ``inserted retracted early not_kept``.
     """
 
@@ -74,7 +74,7 @@ class QueryAnswers:
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, identity: tuple[Any, ...], result: Result) -> None:
-        """The next result of the query."""
+        """Take the next result of the query."""
         if result["op"] == "+":
             self.counts["inserted"] += 1
             self.taken_back.pop(identity, None)
@@ -96,11 +96,13 @@ class ReadAnswers:
     windows: dict[str, QueryAnswers] = field(default_factory=dict)
     matches: dict[str, QueryAnswers] = field(default_factory=dict)
     alerts: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
-    """How many of each kind (``alert cleared violation``) and certainty were not taken back."""
+    """Numbers of results per kind (``alert cleared violation``) and certainty, without
+    retracted.
+    """
 
 
 def read_answers(path: Path) -> ReadAnswers:
-    """The results of ``results.jsonl``; a run without queries has none.
+    """Read the results in ``results.jsonl``; a run without queries has none.
 
     Raises:
         ContractViolation: a line is no result.
@@ -152,7 +154,7 @@ def _take(answers: ReadAnswers, result: Result, line: int) -> None:
 
 
 def _name(event: Result) -> tuple[Any, ...]:
-    """What makes an event another one; one without a number, as results are, by what it says."""
+    """Identity of an event; without a number, as for results, from its content."""
     number = event["seq"]
     if number is None:
         number = json.dumps([event.get("te"), event.get("attrs")], sort_keys=True)
@@ -160,18 +162,18 @@ def _name(event: Result) -> tuple[Any, ...]:
 
 
 def _end(event: Result) -> int:
-    """When an event was over, on the engine's clock; of half an interval, what is known of it."""
+    """End of an event on the engine's clock; for half an interval, the part that is known."""
     te = event.get("te")
     return int(event["ref"]) + (0 if te is None else int(te) - int(event["ts"]))
 
 
-# Matches of a run's queries: how many, how certain, when, and how soon they were known.
+# Matches of a run's queries: number, certainty, times, and delay until they were known.
 
 
 POINTS_SHOWN: Final = 1_500
-"""Per query and kind; more are thinned evenly."""
+"""Points per query and kind; more are thinned evenly."""
 EVENTS_SHOWN: Final = 100
-"""Matches per query and kind whose events are listed, of those shown."""
+"""Shown matches per query and kind whose events are listed."""
 LISTED: Final = ("confirmed", "uncertain", "unknown", "taken back")
 _OF_EVENT: Final = ("source", "stream", "type", "seq", "ts", "te", "ref", "attrs")
 
@@ -179,25 +181,26 @@ _OF_EVENT: Final = ("source", "stream", "type", "seq", "ts", "te", "ref", "attrs
 def measure_matches(
     answers: Mapping[str, QueryAnswers], truth: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Per query, over all matches that stand at the end.
+    """Measures per query, over all matches that are valid at the end.
 
     Args:
-        answers: ``engine.apps.report.measure.results.Answers.matches``.
-        truth: ``[{at_ref_ns, query?}]``: what really happened, of all queries if not named.
+        answers: ``engine.apps.report.measure.results.ReadAnswers.matches``.
+        truth: ``[{at_ref_ns, query?}]``: true matches; without a query, they count for all.
 
     Returns:
         query -> ``confirmed uncertain unknown taken_back inserted retracted not_kept delay_ns``
-        (quantiles of the instant a match was given out minus its last event's ref), and ``shown``:
+        (quantiles of a match's emission time minus its last event's ref), and ``shown``:
         kind -> ``[{ref_ns, at_ns, probability, sources, line}]``, with ``true`` among the kinds.
     """
     return {query: _query(query, found, truth) for query, found in sorted(answers.items())}
 
 
 def add_events(matches: Mapping[str, Any], results: Path) -> None:
-    """Gives the first matches shown of each query and kind their ``events``.
+    """Add ``events`` to the first matches shown of each query and kind.
 
     Args:
-        matches: what ``measure_matches`` gave.
+        matches: the result of ``measure_matches``.
+        results: the ``results.jsonl`` from which it was measured.
         results: the ``results.jsonl`` that it was measured from.
     """
     chosen = [
@@ -255,14 +258,14 @@ def _thinned(values: list[Any]) -> list[Any]:
     return values[::step]
 
 
-# Windows of a run's queries: how many, how sure, how complete, and how near the truth.
+# Windows of a run's queries: number, certainty, completeness, and deviation from the truth.
 
 
 KEYS_SHOWN: Final = 6
 WINDOWS_SHOWN: Final = 400
-"""Windows per key; the first ones are shown."""
+"""Windows shown per key: the first ones."""
 _TOLERANCE: Final = 1e-9
-"""Of the truth against bounds, relative: sums of floats in another order."""
+"""Relative tolerance of truth against bounds: float sums depend on their order."""
 
 Point = dict[str, Any]
 
@@ -270,18 +273,18 @@ Point = dict[str, Any]
 def measure_windows(
     answers: Mapping[str, QueryAnswers], truth: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> dict[str, Any]:
-    """Per query and aggregate, over all windows that stand at the end.
+    """Measures per query and aggregate, over all windows that are valid at the end.
 
     Args:
-        answers: ``engine.apps.report.measure.results.Answers.windows``.
+        answers: ``engine.apps.report.measure.results.ReadAnswers.windows``.
         truth: query -> ``[{start, key, value}]``; ``value`` a number or aggregate -> number.
 
     Returns:
-        query -> counts (``phantom``: windows at the ends without a certain event, which
-        ``aggregates`` leaves out) and ``aggregates``: label -> ``with_truth``, ``inside`` (truth
-        within the error bar), ``complete_with_truth``, ``complete_inside`` (the same without
-        windows that miss events), ``keys`` and ``series`` (of at most ``KEYS_SHOWN`` keys, those
-        furthest from the truth or with most missing first).
+        query -> counts (``phantom``: windows at the ends without a certain event, which are not in
+        ``aggregates``) and ``aggregates``: label -> ``with_truth``, ``inside`` (truth within the
+        error bar), ``complete_with_truth``, ``complete_inside`` (the same for windows without
+        missing events), ``keys`` and ``series`` (of at most ``KEYS_SHOWN`` keys, those with the
+        largest deviations or most missing events first).
     """
     return {
         query: _window_query(found, truth.get(query, ()))
@@ -313,8 +316,8 @@ def _window_query(found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) -> di
 
 
 def _without_phantoms(standing: Sequence[Result], truth: Mapping[Any, Any]) -> list[Result]:
-    """Without the windows before the first and after the last that hold an event for sure: what
-    made them is only that events of their neighbours may lie in them.
+    """Remove windows before the first and after the last window with a certain event: they exist
+    only because events of their neighbours may be in them.
     """
     starts = [
         each["window"]["start"]
@@ -357,7 +360,7 @@ def _aggregate(standing: Iterable[Result], truth: Mapping[Any, Any], label: str)
 
 
 def _place(key: str) -> list[tuple[bool, float, str]]:
-    """Sorts numbers as numbers, before texts."""
+    """Sort key that sorts numbers by value, before texts."""
     return [
         (False, value, "") if isinstance(value, int | float) else (True, 0, str(value))
         for value in json.loads(key).values()
@@ -393,7 +396,7 @@ def _point(result: Result, truth: Any, label: str) -> Point:
 
 
 def _bar(result: Result, label: str, value: Any) -> tuple[Any, Any]:
-    """Exact bounds where the query has them, else the spread of LOW, MIDDLE and HIGH."""
+    """Exact bounds if the query has them, else the spread of LOW, MIDDLE and HIGH."""
     exact = _part(result.get("bounds"), label)
     if exact is not None and None not in exact:
         return exact[0], exact[1]

@@ -1,1 +1,1 @@
-"""Pages: tables, figures and templates, and the one HTML file that they become."""
+"""Pages: tables, figures and templates, combined into one HTML file."""

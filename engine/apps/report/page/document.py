@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-# How a page was made: the command to repeat, the date, the versions; the page's last section.
+# How a page was made: command, date and versions, in the page's last section.
 #
-# It is on the page alone: the numbers beside it stay the same from run to run.
+# This is on the page only: the JSON numbers are the same from run to run.
 
 
 CHAPTER: Final = {"run": "How it was made"}
@@ -35,7 +35,7 @@ CHAPTER: Final = {"run": "How it was made"}
 
 @dataclass(frozen=True, slots=True)
 class HowMade:
-    """``command``: empty where none made it; ``made_at``: for people; ``facts``: a table."""
+    """``command``: empty if there was none; ``made_at``: for people; ``facts``: a table."""
 
     command: str
     made_at: str
@@ -43,25 +43,25 @@ class HowMade:
 
 
 def _how_made(command: str, made_with: Mapping[str, str]) -> HowMade:
-    """Of a page that is made now, by ``command``, with these versions."""
+    """For a page that is made now, by ``command``, with these versions."""
     made_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     rows = (("done on", made_at), ("made with", versions_text(made_with)))
     return HowMade(command, made_at, Table("", ("", ""), tuple(row for row in rows if row[1])))
 
 
-# A folder of our own with a page and its numbers: judged before the work, each file whole.
+# A folder with a page and its numbers: checked before the work; each file is written atomically.
 
 
 def check_page_folder(out: Path, names: Collection[str], option: str = "--out") -> None:
-    """Refuses before the work what would fail at the end.
+    """Check early for errors that would otherwise occur at the end.
 
     Args:
         out: the folder.
-        names: of the files that it may hold already.
-        option: that named it.
+        names: files that it may contain already.
+        option: the option that named it.
 
     Raises:
-        UserError: the folder is a file, or holds what is not ours.
+        UserError: it is a file, or contains other files.
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file; choose a folder for {option}")
@@ -73,10 +73,10 @@ def check_page_folder(out: Path, names: Collection[str], option: str = "--out") 
 
 
 def check_parents(folder: Path, option: str = "--out") -> None:
-    """A folder can be made there.
+    """Check that the folder can be created.
 
     Raises:
-        UserError: a file is in its way.
+        UserError: a parent is a file.
     """
     above = next(path for path in folder.absolute().parents if path.exists())
     if not above.is_dir():
@@ -84,7 +84,7 @@ def check_parents(folder: Path, option: str = "--out") -> None:
 
 
 def check_new_page(out: Path, names: Collection[str]) -> None:
-    """Refuses before the work what would fail at the end of a page for ``--out``.
+    """Check early for errors that would otherwise occur at the end, for ``--out``.
 
     Raises:
         UserError: see ``check_page_folder``.
@@ -96,8 +96,8 @@ def check_new_page(out: Path, names: Collection[str]) -> None:
 
 # A whole page as one HTML file: styles, Plotly, figures and numbers inside; no network.
 #
-# A content security policy forbids every request, so that the page is the same on and off line.
-# Pages are laid out by the templates beside this file. Their content is escaped.
+# A content security policy forbids every request, so the page is the same online and offline. The
+# templates are next to this file. Their content is escaped.
 
 
 POLICY: Final = (
@@ -107,7 +107,7 @@ POLICY: Final = (
 _QUANTITY: Final = re.compile(
     r"[<>±+-]? ?[0-9][0-9,.]*([ \xa0]?(%|ns|µs|us|ms|s|min|h|d|ppm))?( ±.*)?$|\N{EN DASH}$"
 )
-"""Cells that stand right: numbers, with thousands apart, a sign, a bound or a percent sign."""
+"""Right-aligned cells: numbers, optionally with separators, a sign, a bound or a percent sign."""
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _Laid = tuple[str, bool]
 
@@ -116,17 +116,17 @@ def write_page(
     out: Path, template: Path, title: str, chapters: Mapping[str, str],
     report: Mapping[str, Any], *, command: str = "", beside: Collection[str] = (), **content: Any,
 ) -> Path:  # fmt: skip
-    """Writes the page and, beside it, ``report`` as JSON into the folder ``out``, made if absent.
+    """Write the page and ``report`` as JSON into the folder ``out``, created if missing.
 
     Args:
         out: the folder.
         template: see ``document``; the files have its name.
-        title: its heading.
+        title: heading.
         chapters: see ``document``; with ``CHAPTER`` if the template says how it was made.
         report: plain data, with ``made_with``.
-        command: that makes it again.
-        beside: what else ``out`` may hold.
-        content: what else the template names.
+        command: command line that repeats it.
+        beside: other files that ``out`` may contain.
+        content: other variables of the template.
 
     Returns:
         the page's path.
@@ -146,7 +146,7 @@ def write_page(
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file that appears whole."""
+    """Write a file atomically."""
     with whole_file(path) as sink:
         sink.write(text.encode())
 
@@ -159,15 +159,15 @@ def document(
     json: str,
     **content: Any,
 ) -> str:
-    """The page.
+    """Render the page.
 
     Args:
         template: a file, or the name of one in ``templates/``; extends ``page.html``.
-        title: its heading.
+        title: heading.
         chapters: anchor of a section -> its name in the contents.
         report: plain data; all numbers of the page.
-        json: name of the file beside the page with the same numbers.
-        content: what else the template names; its figures are drawn.
+        json: name of the JSON file with the same numbers.
+        content: other variables of the template; figures in it are drawn.
     """
     return _templates((_TEMPLATES / template).parent).get_template(template.name).render(
         title=title,
@@ -190,7 +190,7 @@ def _packed_plotly() -> str:
 
 
 def _figures(content: Any) -> Iterator[Figure]:
-    """Every figure in what a template names."""
+    """Every figure in the variables of a template."""
     if isinstance(content, Figure):
         yield content
     elif isinstance(content, Mapping | list | tuple):
@@ -216,7 +216,7 @@ def _templates(folder: Path) -> Environment:
 def laid_out(
     headings: Sequence[str], rows: Iterable[Sequence[Cell]]
 ) -> tuple[list[_Laid], list[list[_Laid]]]:
-    """The texts of a table, each with whether it is on the right: quantities behind column one.
+    """The texts of a table, each with whether it is right-aligned: quantities after column one.
 
     >>> laid_out(("pass", "events"), [("main", 1500), ("none", None)])[0]
     [('pass', False), ('events', True)]
@@ -229,7 +229,7 @@ def laid_out(
 
 
 def breakable(text: str) -> Markup:
-    """A name that a narrow place breaks between its parts.
+    """A name with break opportunities between its parts.
 
     >>> breakable("kslack:160ms")
     Markup('kslack:<wbr>160ms')
@@ -240,12 +240,12 @@ def breakable(text: str) -> Markup:
 
 
 def anchor(name: str) -> str:
-    """Of the section of a table or figure."""
+    """Anchor of the section of a table or figure."""
     return name.replace(".", "-")
 
 
 def spoken(name: str) -> str:
-    """``table-5.6`` for people.
+    """``table-5.6`` as text for people.
 
     >>> spoken("table-5.6")
     'Table 5.6'

@@ -17,9 +17,9 @@ from slackwater.engine.core.units import duration, duration_unit, number, percen
 _LANE_PX: Final = 30
 _AROUND_PX: Final = 130
 _FAINT: Final = 0.35
-"""Opacity of bars that are part of no match."""
+"""Opacity of bars that are not in a match."""
 _NARROWEST: Final = 0.002
-"""What a point is drawn as, as a share of the whole time."""
+"""Width of a point, as a share of the whole time."""
 
 
 def timeline_figures(timelines: Sequence[Mapping[str, Any]]) -> list[Figure]:
@@ -83,13 +83,13 @@ def _timeline_trace(at: int, kind: str, bars: Sequence[Mapping[str, Any]], time:
 
 # The figures of the report as Plotly specifications: plain data, made from report.json's numbers.
 #
-# Colours of text, grid and background come from the page, which knows light from dark.
+# Colours of text, grid and background come from the page, which has a light and a dark mode.
 
 
 COLOURS: Final = (
     "#3b7dd8", "#dd7a12", "#2a9d6f", "#a45fd0", "#d1495b", "#1899ae", "#8f8f22", "#b0678a",
 )  # fmt: skip
-"""Distinct for colour-blind people and on light and dark ground."""
+"""Distinct for colour-blind people, on light and dark background."""
 ARRIVED: Final = "#e3b778"
 _PASS_COLOURS: Final = ("#3b7dd8", "#a45fd0", "#2a9d6f", "#d1495b", "#1899ae")
 GOOD: Final = "#2a9d6f"
@@ -100,23 +100,23 @@ NAME_LENGTH: Final = 26
 CLOCKS_SHOWN: Final = 12
 _DIGITS: Final = 6
 _LEAST_NS: Final = 1
-"""Means 0 on an axis of powers of ten."""
+"""Replaces 0 on a logarithmic axis."""
 _TELLING_SHARE: Final = 1e-3
-"""Whether an error is an even smaller share of the least bound says nothing more."""
+"""Smaller errors, as a share of the least bound, need no distinction."""
 _NAMED: Final = 8
 """Up to this number of points are labelled,"""
 _NAME_ROOM: Final = 3
-"""where no other point lies within this factor; else names would lie upon each other."""
+"""if no other point is within this factor, so that names do not overlap."""
 
 _MINUTE_NS: Final = 60 * 10**9
 _ROUND_NS: Final = (
     *(10**power for power in range(11)), _MINUTE_NS, 10 * _MINUTE_NS, 60 * _MINUTE_NS,
     600 * _MINUTE_NS, *(10**power * 1_440 * _MINUTE_NS for power in (1, 2, 3, 4)),
 )  # fmt: skip
-"""Durations that people count by, some ten times apart."""
+"""Common durations, some ten times apart."""
 
 ONE_BOX: Final = "<extra></extra>"
-"""Ends a ``hovertemplate``: Plotly then shows no second box beside it."""
+"""End of a ``hovertemplate`` without Plotly's second box."""
 
 Spec = dict[str, Any]
 
@@ -133,11 +133,11 @@ class Figure:
     height_px: int = 360
 
     def spec(self) -> Spec:
-        """What the page's script draws; texts, as others may have chosen them, are no markup."""
+        """The specification that the page's script draws, with all markup escaped."""
         return {"name": self.name, "data": _as_it_is(self.data), "layout": _as_it_is(self.layout)}
 
     def alone(self) -> Any:
-        """It as a ``plotly.graph_objects.Figure``, for notebooks; the caller asks for plotly."""
+        """The figure as a ``plotly.graph_objects.Figure``, for notebooks; needs plotly."""
         import plotly.graph_objects as go  # noqa: PLC0415 - loads slowly, and pages need it not
 
         made = go.Figure(data=_as_it_is(self.data), layout=_as_it_is(self.layout))
@@ -146,7 +146,7 @@ class Figure:
 
 
 def _as_it_is(value: Any) -> Any:
-    """Texts without markup: Plotly would make a link of ``<a href=...>``. Lines stay lines."""
+    """Escape markup, because Plotly would make a link from ``<a href=...>``; keep line breaks."""
     if isinstance(value, str):
         text = value.removesuffix(ONE_BOX)
         return escape(text, quote=False).replace("\n", "<br>") + value[len(text) :]
@@ -161,18 +161,18 @@ _WIDE: Final[Spec] = {"width": 5}
 
 
 def _pass_line(place: int) -> Spec:
-    """Of the pass at this place; passes with equal results stay visible beneath one another."""
+    """Line style of the pass at this place; equal results remain visible."""
     dash = ("solid", "dash", "dot", "dashdot")[place % 4]
     return {"color": _PASS_COLOURS[place % len(_PASS_COLOURS)], "dash": dash, "width": 2}
 
 
 def short(name: str) -> str:
-    """A name that fits into a legend."""
+    """A name shortened for a legend."""
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
 
 
 def disorder_figure(disorder: Mapping[str, Any]) -> Figure | None:
-    """Lateness before and after; None when nothing was ever out of order."""
+    """Lateness before and after; None if nothing was out of order."""
     curves = [
         ("arrived, sources' clocks (ts)", disorder["arrived_ts"], _WIDE | {"color": NEUTRAL}),
         ("arrived, clocks corrected (ref)", disorder["arrived_ref"], _WIDE | {"color": ARRIVED}),
@@ -216,7 +216,7 @@ def disorder_figure(disorder: Mapping[str, Any]) -> Figure | None:
 
 
 def hold_figure(holds: Mapping[str, Any]) -> Figure | None:
-    """Distribution of hold times per pass; None when no pass held anything."""
+    """Distribution of hold times per pass; None if no pass held an event."""
     drawn = {
         label: measured
         for label, measured in holds.items()
@@ -254,7 +254,7 @@ def hold_figure(holds: Mapping[str, Any]) -> Figure | None:
 
 
 def clock_figures(clock_error: Mapping[str, Any], time: TimeLine) -> list[Figure]:
-    """One small figure per source, of the sources with the smallest share inside first."""
+    """One small figure per source, sources with the smallest share inside first."""
     judged = {name: each for name, each in clock_error["sources"].items() if each.get("with_truth")}
     worst = sorted(
         judged,
@@ -322,7 +322,7 @@ def bound_figure(clock_error: Mapping[str, Any]) -> Figure | None:
 
 
 def _has_room(name: str, sizes: Mapping[str, Sequence[int]]) -> bool:
-    """Whether no other point lies near that of ``name``; sizes are above 0."""
+    """Whether no other point is near that of ``name``; sizes are above 0."""
     return not any(
         all(
             1 / _NAME_ROOM < mine / its < _NAME_ROOM
@@ -334,7 +334,7 @@ def _has_room(name: str, sizes: Mapping[str, Sequence[int]]) -> bool:
 
 
 def display_names(sources: Iterable[str]) -> dict[str, str]:
-    """site/source -> what to show: without the site where there is only one."""
+    """site/source -> displayed name: without the site if there is only one."""
     sites = {name.partition("/")[0] for name in sources}
     return {name: name.partition("/")[2] if len(sites) == 1 else name for name in sources}
 
@@ -342,7 +342,7 @@ def display_names(sources: Iterable[str]) -> dict[str, str]:
 def _clock_figure(
     at: int, name: str, source: Mapping[str, Any], time: TimeLine, most_ns: int
 ) -> Figure:
-    """``most_ns``: the largest value of all figures; all end there, so that one can compare."""
+    """``most_ns``: the largest value of all figures, which share this end for comparison."""
     series = source["series"]
     unit, unit_ns = duration_unit(most_ns)
     x = digits(time.place(each) for each in series["at_ns"])
@@ -384,7 +384,7 @@ def _clock_figure(
 
 
 def reconciled_figure(found: Mapping[str, Any] | None, time: TimeLine) -> Figure | None:
-    """What happened and what arrived, slice by slice; None of an empty run."""
+    """Events that happened and arrived, per slice; None for an empty run."""
     if not found or not found["starts_ns"]:
         return None
     x = digits(time.place(at + found["width_ns"] // 2) for at in found["starts_ns"])
@@ -414,7 +414,7 @@ def reconciled_figure(found: Mapping[str, Any] | None, time: TimeLine) -> Figure
 
 
 def missing_of(found: Mapping[str, Any]) -> list[int]:
-    """Of each slice: what happened and never arrived."""
+    """Per slice, events that happened and never arrived."""
     arrived = zip(found["in_place"], found["late"], found["dropped"], strict=True)
     return [all_of - sum(some) for all_of, some in zip(found["happened"], arrived, strict=True)]
 
@@ -423,7 +423,7 @@ def band(
     x: Sequence[float], low: Sequence[float | None], high: Sequence[float | None], colour: str,
     hover: str = "",
 ) -> list[Spec]:  # fmt: skip
-    """What a value may be; nothing where that is not known, of one point a line's width."""
+    """Area between ``low`` and ``high``, where known; a single point has the width of a line."""
     known = [each for each in zip(x, low, high, strict=True) if None not in each]
     if not known:
         return []
@@ -438,7 +438,7 @@ def band(
 
 
 def log_axis(title: str, values: Iterable[float] = ()) -> Spec:
-    """A logarithmic axis with a line per power of ten; around ``values``, two lines at least."""
+    """A logarithmic axis with a line per power of ten; around ``values``, at least two lines."""
     axis = {"title": {"text": title}, "type": "log", "dtick": 1, "exponentformat": "none"}
     sizes = [math.log10(value) for value in values if value > 0]
     if not sizes:
@@ -448,8 +448,8 @@ def log_axis(title: str, values: Iterable[float] = ()) -> Spec:
 
 
 def duration_axis(title: str, values_ns: Iterable[float]) -> Spec:
-    """A logarithmic axis of durations in ms, whose lines say them in the units of people; around
-    ``values_ns``, two lines at least.
+    """A logarithmic axis of durations in ms with labels in common units; around ``values_ns``, at
+    least two lines.
     """
     axis = {"title": {"text": title}, "type": "log", "tickmode": "array"}
     sizes = [value for value in values_ns if value > 0] or [NS_PER_MS]
@@ -471,5 +471,5 @@ def ms(times_ns: Iterable[int]) -> list[float]:
 
 
 def digits(values: Iterable[float]) -> list[float]:
-    """Enough for a picture; the page stays small."""
+    """Rounded values, precise enough for a figure, to keep the page small."""
     return [float(f"{value:.{_DIGITS}g}") for value in values]

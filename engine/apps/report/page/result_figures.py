@@ -1,4 +1,4 @@
-"""Figures of what the queries said: charts, windows and matches on a time line."""
+"""Figures of the queries' results: charts, windows and matches on a time line."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from slackwater.engine.core.units import number, percent
 
 
 _LOGARITHMIC: Final = 30
-"""An axis whose values, all above 0, span a larger factor is logarithmic."""
+"""An axis of positive values that span a larger factor is logarithmic."""
 _HEIGHT_PX: Final = 440
 _SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross")
 _MARGIN: Final = 0.12
-"""Room around the points, as a share of the axis: for the labels."""
+"""Margin around the points for labels, as a share of the axis."""
 
 
 def chart_figures(charts: Sequence[Mapping[str, Any]]) -> list[Figure]:
@@ -94,7 +94,7 @@ def _chart_trace(at: int, series: Mapping[str, Any]) -> Spec:
 
 
 def _axis(chart: Mapping[str, Any], of: str) -> Spec:
-    """Logarithmic where the values of points ask for it, else from 0 on."""
+    """Logarithmic if the values of points require it, else from 0."""
     value_names = (of, "low", "high") if of == "y" else (of,)
     values = [value for series in chart["series"] for name in value_names for value in series[name]]
     title: Spec = {"title": {"text": chart[f"{of}_title"]}}
@@ -110,7 +110,7 @@ def _axis(chart: Mapping[str, Any], of: str) -> Spec:
     return title | {"range": [-_MARGIN / 2 * top, (1 + _MARGIN) * top]}
 
 
-# Figures of what the queries said: windows and matches on a time line.
+# Figures of the queries' results: windows and matches on a time line.
 
 
 def window_figures(
@@ -309,7 +309,7 @@ def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLin
 
 
 def match_anchor(figure: str, kind: str, place: int) -> str:
-    """Where the page lists a match and its events."""
+    """Anchor of a match and its events on the page."""
     return f"#{figure}-{kind.replace(' ', '-')}-{place}"
 
 

@@ -1,4 +1,4 @@
-"""The report of a run as one page: the story first, then each part, its numbers folded."""
+"""The report of a run as one page: summary first, then each part, with collapsed numbers."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ from slackwater.engine.core.clocks.arrivals import SLOW_NS, slow_text
 from slackwater.engine.core.units import duration, duration_unit, is_date, number, percent
 from slackwater.engine.log.record.times import instant_text
 
-# The first picture of a run's page: what was wrong on arrival, and what is left of it.
+# The first figure of a run's page: the problem on arrival, and what is left of it.
 #
-# Clocks apart and corrected, where clocks were synchronised; else late events before and after;
-# else how many came. Two panels side by side, each on a scale of its own that its heading names in
-# words.
+# If clocks were synchronised: clocks before and after correction; else late events before and
+# after; else the number of events. Two panels next to each other, each with its own scale, which
+# its heading states.
 
 
 HEIGHT_PX: Final = 250
 _SILENT_SLICES: Final = 4
-"""After so many slices of time without an event a band ends."""
+"""A band ends after this many slices of time without an event."""
 _WORTH: Final = 2
-"""Clocks are the story if they were so many times further apart than they are known to now."""
+"""Clocks are shown if they were this many times further apart than their bound is now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hero:
-    """A sentence; panels, whose titles are words in large; and what one sees."""
+    """A sentence, panels with titles in large type, and an explanation."""
 
     title: str
     panels: tuple[Figure, ...]
@@ -84,7 +84,7 @@ class Hero:
 
 
 def hero(report: Mapping[str, Any], time: TimeLine) -> Hero | None:
-    """The one that says most of this run; None if nothing arrived."""
+    """The most informative first figure; None if nothing arrived."""
     over = report["over_time"]
     if over["lateness"] is None:
         return None
@@ -97,7 +97,7 @@ def hero(report: Mapping[str, Any], time: TimeLine) -> Hero | None:
 
 
 def _left_of(report: Mapping[str, Any]) -> int:
-    """How far clocks may still be wrong: the largest error where it is known, else the bound."""
+    """Remaining error of clocks: the largest error if known, else the bound."""
     worst = [
         each["error_ns"]["max"]
         for each in report["clock_error"]["sources"].values()
@@ -157,7 +157,7 @@ def _lines(
     series: Mapping[str, tuple[Sequence[int], Sequence[int]]], names: Mapping[str, str],
     time: TimeLine, unit: str, unit_ns: int,
 ) -> list[Spec]:  # fmt: skip
-    """A line for each source, of one colour in both panels."""
+    """A line per source, with the same colour in both panels."""
     places = {name: place for place, name in enumerate(names)}
     return [
         {
@@ -175,7 +175,7 @@ def _places(times_ns: Sequence[int], time: TimeLine) -> list[float]:
 
 
 def _runs(widest: Mapping[str, Any]) -> Iterator[tuple[list[int], list[int]]]:
-    """The band's stretches: where nothing comes for a while, nothing is declared either."""
+    """Parts of the band: without events for a while, no bound is declared."""
     place, at, bound = widest["place"], widest["at_ns"], widest["bound_ns"]
     cuts = [n for n, (a, b) in enumerate(pairwise(place), 1) if b - a > _SILENT_SLICES]
     for start, end in pairwise([0, *cuts, len(place)]):
@@ -214,7 +214,7 @@ def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time
 def _bars(
     at_ns: Sequence[int], values: Sequence[float], colour: str, time: TimeLine, number_format: str
 ) -> list[Spec]:
-    """``number_format``: the format of a value, and what follows it."""
+    """``number_format``: format of a value, and the text after it."""
     return [
         {
             "type": "bar", "x": _places(at_ns, time), "y": digits(values), "name": "",
@@ -238,7 +238,7 @@ def _counts(report: Mapping[str, Any], time: TimeLine) -> Hero:
     return Hero("All in order", (panel,), "Nothing was out of order, and no clock was corrected.")
 
 
-# The report of a run as one page: the story first, then each part, its numbers folded.
+# The report of a run as one page: summary first, then each part, with collapsed numbers.
 
 
 _CHAPTERS: Final = {
@@ -249,13 +249,13 @@ _CHAPTERS: Final = {
 }  # fmt: skip
 _QUARANTINED_SHOWN: Final = 20
 FEW: Final = 12
-"""Up to so many rows a scenario's only table is open from the start."""
+"""Up to this many rows a scenario's only table is initially expanded."""
 FEW_CLAIMS: Final = 3
 FEW_FIGURES: Final = 2
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """The page that shows ``report`` (what ``report.json`` holds)."""
+    """The page for ``report`` (the content of ``report.json``)."""
     run, over = report["run"], report["over_time"]
     since = "arrival" if run["arrival_given"] else "event"
     time = TimeLine.of(run["first_arrival_ns"], run["last_arrival_ns"], since)
@@ -314,12 +314,12 @@ def page(report: Mapping[str, Any]) -> str:
 
 
 def _when(ns: int, time: TimeLine) -> str:
-    """A date; of times that count from elsewhere, where it lies."""
+    """A date; for times with another origin, the place on the time line."""
     return instant_text(ns) if is_date(ns) else time.text(ns)
 
 
 def _slow(clocks: Mapping[str, Any]) -> str:
-    """Clocks whose events all came late; empty: none."""
+    """Text about clocks whose events all arrived late; empty: none."""
     names = display_names(clocks)
     lags = {names[name]: each.get("lag_ns", 0) for name, each in clocks.items()}
     slow = {name: lag for name, lag in lags.items() if lag >= SLOW_NS}
@@ -330,7 +330,7 @@ def _slow(clocks: Mapping[str, Any]) -> str:
 def _tables(
     report: Mapping[str, Any], short_report: Mapping[str, Any], time: TimeLine
 ) -> dict[str, Any]:
-    """By name in the template; ``short_report``: the report with the worst of very many sources."""
+    """Tables by name in the template; ``short_report``: the report with the worst sources."""
     return {
         "facts": facts_table(report, time),
         "passes": pass_table(report),
@@ -351,7 +351,7 @@ def _tables(
 
 
 def _colour(report: Mapping[str, Any]) -> str:
-    """Of the banner: with care where nothing is claimed and the answers lack events."""
+    """Colour of the banner: care if nothing is claimed and the results lack events."""
     if not report["verdict"]["holds"]:
         return "fails"
     main = report["run"]["passes"][0]["label"]
@@ -363,7 +363,7 @@ def _colour(report: Mapping[str, Any]) -> str:
 
 
 def _word(report: Mapping[str, Any]) -> str:
-    """Above the headline: pass or fail where something is claimed, else what was done."""
+    """Word above the headline: pass or fail if something is claimed, else what was done."""
     if not report["verdict"]["holds"]:
         return "FAIL"
     if report["verdict"]["claims"]:

@@ -1,4 +1,4 @@
-"""The tables of a run's page that show what was measured, shortened for very many sources."""
+"""Tables of a run's page with measures, shortened for very many sources."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from slackwater.engine.scenario import Table
 
 # The part of a report with many sources that the page shows; ``report.json`` has all of it.
 #
-# Nobody reads three thousand rows, and no browser likes to lay them out: of what there is for each
-# source the page has the worst, which is what one looks for there.
+# Thousands of rows are useless to readers and slow in browsers, so the page shows the worst
+# sources.
 
 
 ROWS_MAX: Final = 100
 """Sources shown: each has a row in four tables."""
 ITEMS_MAX: Final = 20
-"""Of a list within the settings, such as that of the devices, which are mostly alike."""
+"""Items shown of a list in the settings, such as the devices, which are mostly alike."""
 _GONE: Final = (
     "refused_by_agent", "forgotten", "not_polled", "refused_by_gateway", "unheard", "never_logged",
     "late_dropped", "residual_dropped", "quarantined_future", "quarantined_jump", "missing",
 )  # fmt: skip
-"""Events that no query saw."""
+"""Counts of events that no query saw."""
 _DISTURBED: Final = (
     "lost", "cut", "queue_dropped", "closed", "under_way", "residual", "late_passed",
     "missing_total",
@@ -37,15 +37,15 @@ Counts = Mapping[str, Any]
 
 
 def by_loss(sources: Mapping[str, Counts]) -> Mapping[str, Counts]:
-    """Counts by source; of too many the worst: who lost most events, then who lost most messages
-    or was late most often.
+    """Counts by source; if too many, the worst: most lost events, then most lost messages or late
+    events.
     """
     return _worst(sources, lambda counts: (_sum(counts, _GONE), _sum(counts, _DISTURBED)))
 
 
 def by_clock_error(sources: Mapping[str, Counts]) -> Mapping[str, Counts]:
-    """Clocks by source; of too many the worst: with most errors beyond their bound, then with the
-    largest error, or bound where no error is known.
+    """Clocks by source; if too many, the worst: most errors beyond their bound, then the largest
+    error, or bound if no error is known.
     """
 
     def error(clock: Counts) -> tuple[int, int]:
@@ -57,9 +57,9 @@ def by_clock_error(sources: Mapping[str, Counts]) -> Mapping[str, Counts]:
 
 
 def shortened(report: Mapping[str, Any]) -> dict[str, Any]:
-    """A report with the worst of its sources; the same if they are few.
+    """A report with the worst of its sources; unchanged if they are few.
 
-    ``left_out``: how many sources there are, if not all are in it.
+    ``left_out``: the number of sources, if some are omitted.
     """
     before, clocks = report["conservation"]["before"], report["clock_error"]
     passes = report["conservation"]["passes"]
@@ -88,7 +88,7 @@ def shortened(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def how_many_sources(sources: int, worst: str = "") -> str:
-    """For the heading of a table: ``each of 3 sources``, or which of too many it has."""
+    """Part of a heading: ``each of 3 sources``, or which of too many are shown."""
     if sources > ROWS_MAX:
         return f"{ROWS_MAX} of {sources:,} sources{worst}"
     return "the one source" if sources == 1 else f"each of {sources} sources"
@@ -102,7 +102,7 @@ def _worst(sources: Mapping[str, Counts], badness: Callable[[Counts], Any]) -> M
 
 
 def _clocks(sources: Mapping[str, Counts]) -> dict[str, Counts]:
-    """The worst; of too many, those that no figure draws without their time lines."""
+    """The worst clocks; if too many, without time lines for those without a figure."""
     found = dict(by_clock_error(sources))
     if len(sources) > ROWS_MAX:
         for name in list(found)[CLOCKS_SHOWN:]:
@@ -125,7 +125,7 @@ def _few(value: Any) -> Any:
     return value
 
 
-# The tables of a run's page that show what was measured.
+# Tables of a run's page with measures.
 
 
 _ABOUT_BARS: Final = (
@@ -184,7 +184,7 @@ def hold_table(report: Report) -> Table:
 
 
 def source_table(report: Report) -> Table:
-    """Who held the others back, and how far each source of the main pass had got."""
+    """How long each source of the main pass delayed the others, and its progress."""
     found = report["sources"]
     several_sites = len({row["site"] for row in found}) > 1
     several_streams = len({row["stream"] for row in found}) > 1
@@ -215,7 +215,7 @@ def source_table(report: Report) -> Table:
 
 
 def clock_table(report: Report) -> Table:
-    """Clock error against its declared bound, or only the bound where there is no truth."""
+    """Clock error against its declared bound, or only the bound without truth."""
     found = report["clock_error"]
     headings: tuple[str, ...] = (
         "clock", "events", "declared bound p50", "bound p99", "bound max", "lag at least",
@@ -247,7 +247,7 @@ def _clock_row(source: Mapping[str, Any], *, known: bool) -> Iterator[Cell]:
 
 
 def window_table(report: Report) -> Table:
-    """How many windows each query gave, and what is known to be missing in them."""
+    """Number of windows per query, and events known to be missing in them."""
     rows = tuple(
         (
             query,
@@ -271,7 +271,7 @@ def window_table(report: Report) -> Table:
 
 
 def window_lists(report: Report, time: TimeLine) -> list[tuple[str, Table]]:
-    """Each window that the figures show, by query and aggregate: heading and table."""
+    """Windows that the figures show, by query and aggregate: heading and table."""
     return [
         (
             f"Every window of {query}: {label}" + (f" [{unit['name']}]" if unit else ""),
@@ -284,7 +284,7 @@ def window_lists(report: Report, time: TimeLine) -> list[tuple[str, Table]]:
 
 
 def _window_list(aggregate: Mapping[str, Any], time: TimeLine, factor: float) -> Table:
-    """A column for the key only if there is one, and for the truth only if it is known."""
+    """A table with a column for the key if there is one, and for the truth if it is known."""
     several = any(one["key"] for one in aggregate["series"])
     judged = bool(aggregate["with_truth"])
     rows: list[tuple[Cell, ...]] = []
@@ -308,7 +308,7 @@ def _window_list(aggregate: Mapping[str, Any], time: TimeLine, factor: float) ->
 
 
 def judged_table(report: Report) -> Table:
-    """Windows against the truth, where it is known."""
+    """Windows compared with the truth, if known."""
     rows = tuple(
         (
             f"{query}: {label}",
@@ -330,7 +330,7 @@ def judged_table(report: Report) -> Table:
 
 
 def match_table(report: Report) -> Table:
-    """How many matches each query gave, and how long they took, as far as it can be known."""
+    """Number of matches per query, and their delays as far as known."""
     knows = any(found["true"] for found in report["matches"].values())
     timed = report["run"]["arrival_given"]
     unknown = any(found.get("unknown", 0) for found in report["matches"].values())
@@ -364,7 +364,7 @@ def _not_kept(found: Mapping[str, Any]) -> str:
 
 
 def match_list(found: Mapping[str, Any], name: str, time: TimeLine) -> list[dict[str, Any]]:
-    """Each match that a figure shows, with its ``id``, what it is in words, and its events."""
+    """Matches that a figure shows, each with ``id``, description and events."""
     return [
         {
             "id": match_anchor(name, kind, place).removeprefix("#"),
@@ -387,7 +387,7 @@ def how_many(found: Mapping[str, Any], listed: Sequence[object]) -> str:
 
 
 def _later(match: Mapping[str, Any], time: TimeLine) -> str:
-    if time.since != "arrival":  # its time is only the number of a line
+    if time.since != "arrival":  # times are line numbers
         return ""
     return f", known {duration(match['at_ns'] - match['ref_ns'])} later"
 
@@ -408,14 +408,14 @@ def _event(event: Mapping[str, Any], time: TimeLine) -> str:
     return " \N{MIDDLE DOT} ".join(part for part in parts if part)
 
 
-# The tables of a run's page that say what was run, and where every event went.
+# Tables of a run's page about what was run, and the path of every event.
 
 
 _ALWAYS: Final = ("generated", "logged", "arrived", "released", "missing")
 
 
 def facts_table(report: Report, time: TimeLine) -> Table:
-    """Scenario, seed, options, versions and hash; what is not known is left out."""
+    """Scenario, seed, options, versions and hash, as far as known."""
     run = report["run"]
     last = run["last_arrival_ns"]
     facts = (
@@ -464,7 +464,7 @@ def pass_table(report: Report) -> Table:
 
 
 def counter_table(report: Report) -> Table:
-    """What the queries' operators counted, summed over sites; largest values are sums too."""
+    """Counters of the queries' operators, summed over sites (also for maxima)."""
     total: Counter[tuple[str, str]] = Counter()
     for of_site in report["run"]["query_counters"].values():
         for query, counters in of_site.items():
@@ -499,7 +499,7 @@ def _sums(each: Mapping[str, Any]) -> str:
 
 
 def reconciled_table(report: Report, time: TimeLine) -> Table | None:
-    """What happened and what arrived, slice by slice; None of an empty run."""
+    """Events that happened and arrived, per slice; None for an empty run."""
     found = report["over_time"]["reconciled"]
     if not found or not found["starts_ns"]:
         return None
@@ -518,7 +518,7 @@ def reconciled_table(report: Report, time: TimeLine) -> Table | None:
 
 
 def before_table(report: Report) -> Table | None:
-    """From the device to the log; None where nothing is known of it."""
+    """Counts from the device to the log; None if unknown."""
     total = report["conservation"]["before"]["total"]
     base = total.get("generated")
     rows = tuple(
@@ -536,7 +536,7 @@ def before_table(report: Report) -> Table | None:
 
 
 def flow_table(report: Report) -> Table:
-    """From the log to the queries, a column per pass."""
+    """Counts from the log to the queries, a column per pass."""
     passes = report["conservation"]["passes"]
     rows = tuple(
         (term.heading, *(each["total"][term.key] for each in passes.values()), term.definition)
