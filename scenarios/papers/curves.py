@@ -13,7 +13,7 @@ from slackwater.scenarios.papers.drawing import Curve, lines
 FLAT: Final = 1.25
 """Up to here a curve's largest over its smallest value counts as "not greatly" different."""
 GROWS: Final = 1.05
-"""From here on last over first value counts as growth; less may be noise of the measurement."""
+"""From this ratio of the last to the first value, a curve grows; less may be measurement noise."""
 Curves = Mapping[str, Sequence[float]]
 """By name, a value for each place on the x axis."""
 
@@ -56,5 +56,5 @@ def spread(values: Sequence[float]) -> float:
 
 
 def ascending(values: Sequence[float]) -> bool:
-    """Whether each is larger than the one before."""
+    """Whether each value is larger than the one before."""
     return all(before < after for before, after in pairwise(values))

@@ -1,8 +1,8 @@
-"""Disorder with an exact count: who is delayed is out of order, and nobody else is.
+"""Disorder with an exact count: the delayed events are out of order, and no others are.
 
 Every event that is not delayed takes the same time, and so arrives after all older ones that are
-not delayed. A delayed one arrives after at least one later event that is not. Hence the delayed
-ones, and only they, are out of order: something that arrived earlier has a larger time.
+not delayed. A delayed one arrives after at least one newer event that is not delayed. Hence the
+delayed events, and only they, are out of order: an event that arrived earlier has a larger time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ def arrivals(
 
     Args:
         ts: true times [ns], int64, strictly ascending.
-        transit_ns: how long every event takes that nothing delays.
-        delayed: bool; not the last event, which nothing could overtake.
-        delay_ns: by how much longer each delayed event takes, at least; more where that is needed
-            to be overtaken.
+        transit_ns: transit time of events that are not delayed.
+        delayed: bool, one per event; False for the last event, which nothing could overtake.
+        delay_ns: least extra time that each delayed event takes; it takes more where that is
+            needed for it to be overtaken.
 
     Returns:
         int64 [ns], one per event.

@@ -13,7 +13,7 @@ _OUTSIDE: Final = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.25, "y
 _THIN: Final = 2
 _WIDE: Final = 7
 _CLOSE: Final = 0.005
-"""Of the highest value."""
+"""Curves closer than this share of the highest value look the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def bars(
 
 
 def _covered(line: Curve, later: Sequence[Curve]) -> bool:
-    """Whether one of those drawn later takes the same way, as far as one could see."""
+    """Whether a curve that is drawn later would hide ``line``."""
     height = max((abs(y) for each in (line, *later) for y in each.y), default=0.0)
     return any(
         list(line.x) == list(other.x)

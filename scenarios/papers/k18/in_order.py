@@ -1,7 +1,7 @@
-"""The other way: a buffer before the operations, which see everything in order (K18 IV.A, IOP).
+"""In-order processing: a buffer before the operations, which see all in order (K18 IV.A, IOP).
 
-What the optimistic dataflow is compared with. Nothing is taken back, and nothing is computed
-before the watermark says that the order is known.
+K18 compares its optimistic dataflow with this. No result is ever taken back, and nothing is
+computed before the watermark says that the order is known.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from slackwater.engine.operators.grouping.items import Items, regular
 
 
 class InOrderRun:
-    """``flow`` behind a buffer: the arguments and results are those of ``RunningDataflow``.
+    """``flow`` behind a buffer; methods have the same arguments and results as ``RunningDataflow``.
 
     Args:
-        flow: what is done.
+        flow: the operations.
     """
 
     def __init__(self, flow: Dataflow) -> None:
@@ -51,7 +51,7 @@ class InOrderRun:
         self._buffer.insert(items.take(~late) if late.any() else items)
 
     def watermark(self, floor: int) -> Items:
-        """No event with a ref below ``floor`` comes any more: those go through the operations."""
+        """Process the buffered events with a ref below ``floor``: no more of them will come."""
         passed = self._buffer.punctuation(floor, self._rank)
         if passed is not None:
             self._run.send(passed.ref, passed.payload, passed.source, passed.seq)

@@ -1,8 +1,8 @@
 """K18's application (VI.A, Fig 8): an inverted index, and the changelog of its posting lists.
 
-A map makes pairs of word and positions of a document. By word, a grouping and a map in a cycle keep
-the posting list and emit what they append to it. The place of that in the list depends on all
-documents before it, so a late document changes every later change of its words.
+A map turns a document into pairs of a word and its positions. For each word, a grouping and a map
+in a cycle keep the posting list and emit what they append to it. The place of an entry in the list
+depends on all documents before it, so a late document alters every later change of its words.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from slackwater.grouping import Combine, Dataflow, Map, PythonCombine, Stateful
 from slackwater.scenarios.papers.k18.texts import Document
 
 DISTINCT_MOST: Final = 1 << 12
-"""Different words of a document."""
+"""Most different words that a document may have."""
 
 
 class Posting(NamedTuple):
-    """Where in a document a word stands."""
+    """The positions of a word in a document."""
 
     word: str
     document: int
@@ -27,7 +27,7 @@ class Posting(NamedTuple):
 
 
 class Change(NamedTuple):
-    """``posting`` goes to ``place`` of its word's posting list, whose words were ``before``."""
+    """``posting`` is appended at ``place`` of its word's list, which held ``before`` positions."""
 
     posting: Posting
     place: int
@@ -56,7 +56,7 @@ def update(state: State | None, posting: Posting) -> tuple[State, list[Change]]:
 
 CYCLE: Final = Stateful(PythonCombine(update), key=lambda posting: posting.word)
 INDEX: Final = Dataflow((Map(postings, most=DISTINCT_MOST), CYCLE))
-"""Of numbered documents."""
+"""Index of numbered documents."""
 
 
 def per_document(changes: Iterable[Change]) -> Iterator[tuple[int, list[Change]]]:
@@ -102,4 +102,4 @@ NUMBERED: Final = Dataflow(
     ),
     {"word": int, "document": int, "positions": int},
 )  # fmt: skip
-"""The same compiled, of words that are numbers: of a posting its length is kept, not the list."""
+"""The same, compiled, for words that are numbers; keeps each list's length, not its postings."""

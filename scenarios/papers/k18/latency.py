@@ -1,4 +1,4 @@
-"""What K18 says of latency: the one barrier against a buffer before the stateful operation."""
+"""K18's claims about latency: one barrier, compared with a buffer before the stateful operation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def in_flight(run: PaperRun) -> Finding:
 
 
 def punctuations(run: PaperRun) -> Finding:
-    """Latency by how often punctuations come: flushes are bursts where nothing was computed."""
+    """Latency by interval of punctuations: behind a buffer, each of them starts a burst of work."""
     clusters = [ClusterModel(WORKERS, 20, punctuation_ns=each * MS) for each in PERIODS_MS]
     _, curves = _measured(run, clusters)
     saved = _saved(curves)
@@ -91,7 +91,7 @@ Curves = dict[str, list[float]]
 
 
 def _saved(curves: Curves) -> list[float]:
-    """Milliseconds less than with a buffer."""
+    """Milliseconds of latency saved compared with a buffer."""
     return [b - o for o, b in zip(curves[_OURS], curves[_BUFFER], strict=True)]
 
 

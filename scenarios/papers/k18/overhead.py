@@ -36,13 +36,13 @@ SEEDS: Final = 3
 LEAST: Final = 90
 """Documents from which on Figure 9 is judged; of fewer a draw decides."""
 LEAST_OF_LOADS: Final = 300
-"""And what it says of a load: with fewer, queues have no time to grow."""
+"""Least number of documents to judge load by: with fewer, queues have no time to grow."""
 _BOUNDS: Final = (0.4, 0.5, 0.55, 0.65, 0.7)
 _CAPTION: Final = "Items and tombstones at the barrier per valid item."
 OTHER_COSTS: Final = (0.7, 1.3)
 _FEWER: Final = 4
 _COSTS: Final = (0.7, 0.85, 1.0, 1.15, 1.3)
-"""Times our steps' times, to see how far the verdicts hang on them."""
+"""Factors for the assumed times of our steps, to see how far the verdicts depend on them."""
 
 
 def run_documents(run: PaperRun) -> tuple[Document, ...]:
@@ -74,7 +74,7 @@ Surface = dict[tuple[int, int], float]
 
 
 def _surface(run: PaperRun, factor: float = 1.0, fewer: int = 1) -> Surface:
-    """``factor``: times our steps' times. ``fewer``: so many times fewer documents."""
+    """``factor``: multiplies our steps' times. ``fewer``: divides the number of documents."""
     texts = run_documents(run)
     texts, found = texts[: max(20, len(texts) // fewer)], Surface()
     with run.watched(f"clusters, steps {factor:g} times as long") as advanced:
@@ -87,7 +87,7 @@ def _surface(run: PaperRun, factor: float = 1.0, fewer: int = 1) -> Surface:
 
 
 def slower(cluster: ClusterModel, factor: float) -> ClusterModel:
-    """Whose steps take so many times as long."""
+    """The same cluster with steps that take ``factor`` times as long."""
     return replace(
         cluster, map_ns=round(cluster.map_ns * factor), item_ns=round(cluster.item_ns * factor)
     )
@@ -210,7 +210,7 @@ def _sensitivity(run: PaperRun) -> str:
 
 
 def properties(run: PaperRun) -> Finding:
-    """What K18 says of the method beside its figure."""
+    """The properties of the method that K18 claims in its text, not in a figure."""
     texts = run_documents(run)
     fast, slow = (simulated(ClusterModel(4, rate), texts, run.seed) for rate in (24, 10))
     in_order = simulated(ClusterModel(1, 10, link_ns=0), texts, run.seed)
@@ -245,7 +245,7 @@ def _ordered(seen: ClusterOutcome) -> list[Change]:
 
 
 def _other(one: ClusterOutcome, other: ClusterOutcome) -> int:
-    """How many changes only one of two runs has."""
+    """How many changes are in only one of two runs."""
     return len(set(one.changes) ^ set(other.changes))
 
 

@@ -32,7 +32,7 @@ _ENTRIES = {
 
 
 def paper() -> Paper:
-    """The evaluation of K18, and what it says beside its figure."""
+    """The evaluation of K18: its figure and the claims in its text."""
     return Paper(
         title="K18: the optimistic approach",
         citation="I. E. Kuralenok, N. Marshalkin, A. Trofimov, B. Novikov, An optimistic approach "

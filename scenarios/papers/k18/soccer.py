@@ -46,11 +46,11 @@ FLOW: Final = Dataflow(
     ),
     {"sid": int, "v": int},
 )  # fmt: skip
-"""Of records (sid, v)."""
+"""Takes records (sid, v)."""
 
 
 def sent(events: FootballEvents, order: np.ndarray) -> tuple[np.ndarray, float]:
-    """What is valid in the end, and items at the barrier per valid one; events in ``order``."""
+    """The items valid in the end, and items at the barrier per valid item; events in ``order``."""
     run = FLOW.start()
     items = np.empty(len(order), run.item)
     items["sid"], items["v"] = events.attributes["sid"], events.attributes["v_abs"]

@@ -11,9 +11,9 @@ from functools import cache
 from typing import Final
 
 WORDS_LEAST: Final = 200
-"""Of a document, but for the last one of a topic."""
+"""Least number of words of a document; the last one of a topic may have fewer."""
 Document = tuple[str, ...]
-"""Its words, in order."""
+"""The words of a document, in order."""
 
 
 @cache

@@ -1,9 +1,9 @@
 """A cluster like K18's (VI.A): each worker runs the whole dataflow, words are spread by a hash.
 
-A document goes to a worker drawn at random, which makes pairs of it; they go to the workers of
+A document goes to a worker drawn at random, which makes its pairs; these go to the workers of
 their words over links that keep their order. A worker has one core and one queue, so documents
 overtake one another where one worker is busier than another. The workers' groupings are the
-engine's own; what is made up is how long each step takes.
+engine's own; only the time that each step takes is assumed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ S: Final = 10**9
 MS: Final = 10**6
 END: Final = 2**62
 _POSTINGS: Final = cache(postings)
-"""Each setting takes the same documents apart."""
+"""Cached because each setting takes the same documents apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class ClusterModel:
     """One setting.
 
     Attributes:
-        workers: how many.
+        workers: number of workers.
         rate: documents per second.
         map_ns: time to take a document apart, per word.
         item_ns: time for each item that a grouping makes or takes back, with its map.
-        link_ns: delay of a link, exponential, on the average; items of one link keep their order.
-        punctuation_ns: the source says so often which time has passed.
-        buffered: instead of tombstones a buffer before the grouping, which waits for punctuations.
+        link_ns: mean delay of a link (exponential); items of one link keep their order.
+        punctuation_ns: interval at which the source says which time has passed.
+        buffered: use a buffer before the grouping, which waits for punctuations, not tombstones.
     """
 
     workers: int
@@ -54,8 +54,8 @@ class ClusterModel:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOutcome:
-    """What came of it: items at the barrier and valid ones, each document's latency [ns] and
-    pairs, how long it all took [ns], and the changelog.
+    """Results of a run: items at the barrier and valid ones, each document's latency [ns] and
+    number of pairs, the duration of the run [ns], and the changelog.
     """
 
     arrived: int
@@ -96,16 +96,16 @@ class _Simulation:
         self.pairs = np.zeros(len(documents), np.int64)
 
     def at(self, time: int, what: str, *arguments: Any) -> None:
-        """``what`` happens at ``time``, after all that was said of it before."""
+        """Schedule ``what`` for ``time``, after all that was scheduled for that time before."""
         heapq.heappush(self.events, (time, next(self.serial), what, arguments))
 
     def served(self, worker: int, now: int, cost: int) -> int:
-        """When a worker has done what came to it now."""
+        """Time at which a worker has done the work that reached it now."""
         self.free[worker] = max(self.free[worker], now) + cost
         return self.free[worker]
 
     def link(self, start: int, end: int, now: int) -> int:
-        """When what is sent now arrives."""
+        """Arrival time of an item that is sent now."""
         delay = int(self.rng.exponential(self.cluster.link_ns))
         self.links[start, end] = max(self.links[start, end], now + delay)
         return int(self.links[start, end])
@@ -136,7 +136,7 @@ class _Simulation:
             self.at(self.link(worker, end, done), "pairs_come", end, number, part)
 
     def pairs_come(self, now: int, worker: int, number: int, part: list[Posting]) -> None:
-        """Pairs come to the worker of their words."""
+        """Pairs reach the worker of their words."""
         time = int(self.times[number])
         if self.cluster.buffered:
             self.waiting[worker].append((time, part))
@@ -145,13 +145,13 @@ class _Simulation:
         self.served(worker, now, self.cluster.item_ns * len(made))
 
     def source_mark(self, now: int, worker: int, time: int) -> None:
-        """The source has said that a time is over; the worker hands it on behind its documents."""
+        """The source says that ``time`` has passed; the worker passes it on after its documents."""
         done = self.served(worker, now, 0)
         for end in range(self.cluster.workers):
             self.at(self.link(worker, end, done), "mark_comes", end, worker, time)
 
     def mark_comes(self, now: int, worker: int, start: int, time: int) -> None:
-        """A worker's watermark is the least of those of all that send to it."""
+        """A worker's watermark is the least of those of all workers that send to it."""
         self.sender_marks[worker, start] = time
         mark = int(self.sender_marks[worker].min())
         if mark <= self.marks[worker]:

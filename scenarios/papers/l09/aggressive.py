@@ -268,7 +268,7 @@ def _execution(grid: Grid) -> Curves:
 
 
 def _all_grow(curves: Curves) -> bool:
-    """Whether each longer query lies above the shorter one, at every share."""
+    """Whether the curve of each longer query lies above that of the shorter one at every share."""
     return all(ascending(column) for column in zip(*curves.values(), strict=True))
 
 
@@ -332,7 +332,7 @@ def _growth_bound(curves: Curves) -> str:
 
 
 def _ascends_at_other_rates(run: PaperRun, values: Sequence[float]) -> str:
-    """Of compensation tuples by share, of the shortest query."""
+    """Whether compensation tuples of the shortest query also rise with the share at other rates."""
     setups = {
         rate: [StrategySetup(AGGRESSIVE, LENGTHS[0], late=late(negative=share), per_unit=rate)
                for share in SHARES_FROM_0]

@@ -34,7 +34,7 @@ _RATE: Final = (
 _ALIKE: Final = 0.05
 """Up to this share of it, two latencies count as the same."""
 _PARTS: Final = (0.01, 0.1, 1.2, 2)
-"""Of the rate, at which a claim is judged again."""
+"""Shares of the rate at which a claim is judged again."""
 _NARROW: Final = 40
 """Steps of a bisection: beyond them nothing changes in a double."""
 
@@ -90,7 +90,7 @@ def all_methods(run: PaperRun) -> Finding:
 
 
 def crossing(eager: StrategyRun, wary: StrategyRun) -> Crossing:
-    """Where the latencies of two passes are the same, as the stream becomes faster."""
+    """The point at which, as the stream becomes faster, two passes have the same latency."""
 
     def leads(unit_s: float) -> bool:
         return latency_seconds(eager, unit_s) < latency_seconds(wary, unit_s)
@@ -178,7 +178,7 @@ def _crossed(curves: dict[str, list[float]], crossings: list[Crossing]) -> tuple
 
 
 def _negative_decides(run: PaperRun) -> Claim:
-    """What the promises about each type do to the conservative strategy's latency."""
+    """The effect of promises about each type on the conservative strategy's latency."""
     whole = StrategySetup(CONSERVATIVE, _LENGTH, late=late(0.3, 0.3), promised=USUAL)
     others = "".join(kind for kind in "ABCDEFGHIJ" if kind != NEGATIVE)
     setups = [whole, replace(whole, promising=NEGATIVE), replace(whole, promising=others)]

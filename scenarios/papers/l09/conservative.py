@@ -28,14 +28,14 @@ PROMISED: Final = (0.1, 0.2, 0.3, 0.4)
 USUAL: Final = 0.2
 """What the paper calls a relatively small overhead."""
 _OVERHEAD: Final = 0.25
-"""What we take for relatively small."""
+"""Largest overhead that we count as relatively small."""
 _LATE: Final = late(0.3, 0.3)
 _LENGTH: Final = 7
 _SHORT: Final = 3
 _SPARSE: Final = 4
 _LONG: Final = 30_000
-"""At half the rate there are so many fewer results that the stream can be ten times as long. In a
-short one a few bursts of results decide on the mean."""
+"""At half the rate there are far fewer results, so the stream can be ten times as long. In a
+short stream, a few bursts of results would decide the mean."""
 _RATES: Final = (2, 4, 8)
 """Events per time unit of other runs, which show the effect of the rate."""
 Passes = Callable[[PaperRun, str, Sequence[StrategySetup]], Mapping[StrategySetup, StrategyRun]]

@@ -11,7 +11,7 @@ SHARES_FROM_0: Final = (0.0, *SHARES)
 
 
 def of_length(length: int) -> str:
-    """Names the query of so many positive steps."""
+    """The name of the query with ``length`` positive steps."""
     return f"length {length}"
 
 

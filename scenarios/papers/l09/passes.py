@@ -37,7 +37,7 @@ H) (L09 IX-B). Shorter queries get more events, as they have fewer results per e
 LENGTHS: Final = tuple(EVENTS)
 _EVENTS_MIN: Final = 200
 _CALLS: Final = 20
-"""Of a pass that is timed: so few that what a call costs by itself does not matter."""
+"""Calls of a timed pass: so few that the fixed cost of a call does not matter."""
 _ROWS_WATCHED: Final = 20
 """Records per call where the state is read after each."""
 _REPEATS: Final = 3
@@ -50,9 +50,9 @@ _NO_FLAGS: Final = np.empty(0, np.bool_)
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One of L09's ways: the order before the query and the barrier after it.
+    """One of L09's strategies: the order before the query and the barrier after it.
 
-    ``keep_late``: how late an event may be that the query still needs partners for [time units].
+    ``keep_late``: lateness of an event for which the query must still keep partners [time units].
     ``purge``: what else drops events from its state (``engine.operators.match.seq``).
     """
 
@@ -72,9 +72,9 @@ K_SLACK: Final = Strategy("K-slack", f"kslack:{MAX_DELAY}s", "immediate", 0)
 class StrategySetup:
     """A point of a figure: a strategy, its query and its workload.
 
-    ``late``: share of the events out of order, of each type in ``TYPES``. ``promised``: promises
-    per event; ``promising``: the types that they are about. ``per_unit``: events
-    per time unit. ``events``: how many; 0 as ``EVENTS`` says. ``spill``: what leaves memory.
+    ``late``: share of events out of order, for each type in ``TYPES``. ``promised``: promises
+    per event; ``promising``: the types that they are about. ``per_unit``: events per time unit.
+    ``events``: number of events; 0 means ``EVENTS``. ``spill``: what leaves memory.
     """
 
     strategy: Strategy
@@ -104,8 +104,9 @@ def late(positive: float = 0.0, negative: float = 0.0) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EmittedTuples:
-    """Tuples that left, as equally long columns: when [ns], when the event that made them leave
-    arrived (L09's ``ats``) [ns], and whether they are results (else compensation).
+    """Tuples that left, as equally long columns: the time at which each left [ns], the arrival
+    of the event that made it leave (L09's ``ats``) [ns], and whether it is a result (else it is
+    a compensation).
     """
 
     at: np.ndarray
@@ -132,7 +133,7 @@ class EmittedTuples:
 
     @property
     def final(self) -> int:
-        """Results less those retracted (L09's NumResult)."""
+        """Number of results that were not retracted (L09's NumResult)."""
         return int(2 * self.inserted.sum()) - len(self.inserted)
 
     @property
@@ -142,7 +143,7 @@ class EmittedTuples:
 
     @property
     def waited_units(self) -> float:
-        """Mean waiting on the arrival clock [time units] per result that stands."""
+        """Mean wait on the arrival clock [time units] per result that was not retracted."""
         return float((self.at - self.caused).sum()) / UNIT_NS / max(self.final, 1)
 
 
@@ -151,9 +152,9 @@ class StrategyRun:
     """Results of a pass.
 
     ``tuples``: emitted before the end of the input, which emits ``at_end`` results more.
-    ``arrival``: of every record [ns]. ``rows``, ``seconds``: records and CPU time of each call.
-    ``state_sizes``: events in the matcher's state after each call; ``buffered``: mean number of
-    events in the order's. ``loads``: of chunks that had left memory.
+    ``arrival``: time of every record [ns]. ``rows``, ``seconds``: records and CPU time of each
+    call. ``state_sizes``: events in the matcher's state after each call; ``buffered``: mean number
+    of events in the order's state. ``loads``: number of chunks read back into memory.
     """
 
     events: int
@@ -173,7 +174,7 @@ class StrategyRun:
 
     @property
     def held_mean(self) -> float:
-        """Events held, on the average over the second half, when the state has filled."""
+        """Mean number of events held during the second half, when the state has filled."""
         return float(self.state_sizes[len(self.state_sizes) // 2 :].mean())
 
 
@@ -239,7 +240,7 @@ def _timed(
 def _passed(
     setup: StrategySetup, records: PointArrivals, advanced: Advanced, rows: int | None = None
 ) -> StrategyRun:
-    """One pass. With ``rows``: in calls of so many records, and what the order holds is seen."""
+    """Run one pass. With ``rows``: in calls of so many records; also sees what the order holds."""
     settings = ChainSettings(
         parse_order(setup.strategy.order),
         plans=(query(setup.query, name=_QUERY),),

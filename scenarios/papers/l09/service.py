@@ -1,9 +1,9 @@
-"""When results leave if computing takes time: one server, first come, first served.
+"""The times at which results leave if computing takes time: one server, first come, first served.
 
-On the arrival clock an aggressive result leaves the instant its last event arrives, so what is left
-of its latency is computing. L09 measures that on two machines; here each record takes its share of
-the CPU time of its call, and a result leaves when the record that lets it go is done. In a slow
-stream that is all; in a fast one records also wait for those before them (Lindley's recursion).
+On the arrival clock an aggressive result leaves the instant its last event arrives, so all of its
+latency is computing time. L09 measures this on two machines; here each record takes its share of
+the CPU time of its call, and a result leaves when the record that releases it is done. In a slow
+stream that is all; in a fast one, records also wait for those before them (Lindley's recursion).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUSY: Final = 0.8
 
 
 def unit_seconds(rans: Iterable[StrategyRun]) -> float:
-    """How long a time unit lasts if the slowest of ``rans`` computes ``BUSY`` of the time."""
+    """Duration of a time unit [s] if the slowest of ``rans`` computes ``BUSY`` of the time."""
     return max(float(ran.seconds.sum()) / _units(ran) for ran in rans) / BUSY
 
 
@@ -40,10 +40,10 @@ def keeps_up(ran: StrategyRun, unit_s: float) -> bool:
 
 
 def sustained(rans: Sequence[StrategyRun], share: float) -> float:
-    """How long a time unit lasts [s] in the fastest stream that all of ``rans`` can follow.
+    """Duration of a time unit [s] in the fastest stream that all of ``rans`` can keep up with.
 
-    The slowest of them computes ``share`` of the time; where some still do not keep up, the stream
-    is made slower by a tenth at a time until all do.
+    The slowest of them computes ``share`` of the time; if some still do not keep up, the stream
+    is slowed down by a tenth at a time until all do.
     """
     unit_s = max(busy(ran, 1.0) for ran in rans) / share
     while not all(keeps_up(ran, unit_s) for ran in rans):
@@ -52,17 +52,17 @@ def sustained(rans: Sequence[StrategyRun], share: float) -> float:
 
 
 def computing_seconds(ran: StrategyRun) -> float:
-    """What computing adds to L09's average application latency in a slow stream."""
+    """Seconds that computing adds to L09's average application latency in a slow stream."""
     of_tuples = _service(ran)[_record(ran)]
     return float(of_tuples.sum()) / max(ran.tuples.final, 1)
 
 
 def latency_seconds(ran: StrategyRun, unit_s: float) -> float:
-    """L09's average application latency: of all tuples that leave, per result that stands.
+    """L09's average application latency: summed over all tuples that leave, per final result.
 
     Args:
         ran: a pass.
-        unit_s: how long a time unit lasts [s].
+        unit_s: duration of a time unit [s].
     """
     start = ran.arrival[0]
     arrival_s = (ran.arrival - start) / UNIT_NS * unit_s
@@ -77,12 +77,12 @@ def _service(ran: StrategyRun) -> np.ndarray:
 
 
 def _record(ran: StrategyRun) -> np.ndarray:
-    """For each tuple, the record that lets it go: the last one of its instant."""
+    """For each tuple, the record that releases it: the last one of its instant."""
     return np.searchsorted(ran.arrival, ran.tuples.at, side="right") - 1
 
 
 def _done(arrival_s: np.ndarray, service_s: np.ndarray) -> np.ndarray:
-    """When each record is done.
+    """Time at which each record is done.
 
     >>> _done(np.array([0.0, 1.0, 5.0]), np.array([2.0, 2.0, 2.0])).tolist()
     [2.0, 4.0, 7.0]

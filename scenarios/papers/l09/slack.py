@@ -89,7 +89,7 @@ def latency(run: PaperRun) -> Finding:
 
 
 def _memory(run: PaperRun) -> tuple[Claim, Table]:
-    """Events held by K-slack and by aggressive, with the longest query."""
+    """Events held by K-slack and by the aggressive strategy, with the longest query."""
     slack, eager = (
         StrategySetup(each, LENGTHS[-1], late=late(_LATE, _LATE)) for each in (K_SLACK, AGGRESSIVE)
     )

@@ -1,8 +1,8 @@
 """Events of ten types that arrive out of order as L09 Table I says, and promises about them.
 
 A time unit is a second of the arrival clock. Each type has one source. The events themselves depend
-only on the seed: a larger share that is out of order delays more of the same events, and each by
-the same time.
+only on the seed: with a larger share out of order, more of the same events are delayed, each by
+the same time as before.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TYPES: Final = "ABCDEFGHIJ"
 NEGATIVE: Final = "C"
 UNIT_NS: Final = 10**9
 EVENTS_PER_UNIT: Final = 8
-"""Of all types. The paper prints no rate. This is the least even number at which each longer query
-has more results and more compensation tuples than the shorter one, as its text says of its own."""
+"""Events of all types. The paper prints no rate. This is the least even number at which each longer
+query has more results and more compensation tuples than the shorter one, as the paper reports."""
 MAX_DELAY: Final = 10
 """Longest delay of an event that is out of order [time units] (L09 IX)."""
 SITE: Final = "main"
@@ -38,9 +38,9 @@ Late = Mapping[str, float]
 class PointEvents:
     """Events in order of their times, as equally long columns.
 
-    ``ts``: [ns], strictly ascending. ``type``: place in ``TYPES``. ``place``: where an event stands
-    among those of its type that may be delayed, those first that are delayed even if few are.
-    ``delay_ns``: by how much, if it is.
+    ``ts``: [ns], strictly ascending. ``type``: index into ``TYPES``. ``place``: rank of an event
+    among those of its type that may be delayed; the lowest ranks are delayed first.
+    ``delay_ns``: its delay if it is delayed.
     """
 
     ts: np.ndarray
@@ -99,18 +99,18 @@ class PointArrivals:
 def arriving(
     events: PointEvents, late: Late, promised: float, seed: int, types: str = TYPES
 ) -> PointArrivals:
-    """How ``events`` arrive.
+    """The arrivals of ``events``, with promises.
 
     Args:
         events: of ``make_events``.
         late: share of each type's events that are out of order.
         promised: promises per event (L09's POG percentage).
         seed: of the promises' types.
-        types: promises about others are left out.
+        types: types to make promises about; promises about others are left out.
     """
     shares = np.array([late.get(kind, 0.0) for kind in TYPES])
     counts = np.bincount(events.type, minlength=len(TYPES))
-    # The last event stays in time even where all of its type are to be late.
+    # The last event is never delayed, even if all of its type should be late.
     delayed = events.place < np.round(shares * counts)[events.type]
     delayed[-1] = False
     arrival = arrivals(events.ts, 0, delayed, events.delay_ns)
@@ -134,7 +134,7 @@ def arriving(
 
 
 def _numbers(kinds: np.ndarray) -> np.ndarray:
-    """Each event's number among those of its source."""
+    """Number of each event among those of its source."""
     numbers = np.empty(len(kinds), np.int64)
     for kind in range(len(TYPES)):
         rows = np.flatnonzero(kinds == kind)

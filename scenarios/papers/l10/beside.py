@@ -1,10 +1,10 @@
-"""Our operator beside the paper's: a claim is judged by the paper's own, ours is said with it."""
+"""Our operator beside the paper's: a claim is judged by the paper's own; ours is reported too."""
 
 from __future__ import annotations
 
 
 def by_ours(holds: bool, said: str) -> str:
-    """Whether a claim holds by our operator, and its numbers; a line of the claim's detail.
+    """A line of a claim's detail: whether the claim holds by our operator, and its numbers.
 
     >>> by_ours(True, "3 % less")
     'By our own operator: holds, 3 % less.'

@@ -1,10 +1,10 @@
-"""L10 Algorithm 1: whether a pattern is certain, compared when an event changes a state.
+"""L10 Algorithm 1: whether a pattern is certain, checked whenever an event changes a state.
 
 The intersection's automaton and the constraint's run side by side. Where both accept the same from
-their states on, every way to go on has a match (Theorem 3.2); where the intersection accepts
-nothing more, none has (Theorem 3.1). What states accept, their derivatives, is found beforehand
-(line 17), as a number that is equal where they are; the comparison is made as events come.
-Algorithm 2 has made it beforehand, too.
+their states on, every continuation has a match (Theorem 3.2); where the intersection accepts
+nothing more, none has (Theorem 3.1). What a state accepts (its derivative) is found beforehand
+(line 17), as a number that is equal for equal derivatives; the comparison is made as events come.
+Algorithm 2 makes the comparison beforehand, too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ class Basic(NamedTuple):
 
     Attributes:
         table: int32 (states, symbols).
-        derivative: int64 (states,): equal where the same is accepted; of the dead one the last.
-        first: int64 (1,): the number of C's state 0; 0: Algorithm 2 is in use, and no more here.
-        constraint: int32 (states of the table of both,): where C's automaton is beside each.
+        derivative: int64 (states,): equal for states that accept the same; the last one is that of
+            the dead state.
+        first: int64 (1,): the number of C's state 0; 0 if Algorithm 2 is in use (the other arrays
+            are then not used).
+        constraint: int32 (states of the table of both,): the state of C's automaton beside each.
     """
 
     table: np.ndarray

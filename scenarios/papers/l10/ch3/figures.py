@@ -21,13 +21,13 @@ from slackwater.scenarios.papers.l10.ch3.workflow import EARLY, FLOWS, by_patter
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 Points = Mapping[str, Mapping[str, WayCost]]
-"""By the percentage of items that match, then by way."""
+"""Costs by the percentage of items that match, then by way."""
 SAVED: Final = 76.0
 """Percent, of the time at selectivity 0: the paper's only number there."""
 KNOWN: Final = (65.0, 70.0)
 """Percent, of the determination time."""
 Queries = Callable[[str], Mapping[int, str]]
-"""By where the step stands that decides."""
+"""Makes the queries for a place of the deciding step."""
 Judge = Callable[[Points], bool]
 _FEWER: Final = 4
 """Times fewer items, of verdicts in another workflow."""
@@ -41,7 +41,7 @@ def _points(run: PaperRun, queries: Queries, where: str = EARLY, fewer: int = 1)
 
 
 def _rests(run: PaperRun, queries: Queries, judge: Judge) -> str:
-    """Whether ``judge`` says the same in another workflow of ours, and with fewer items."""
+    """Whether ``judge`` says the same for another workflow of ours, and for fewer items."""
     verdict = judge(_points(run, queries))
     others = {
         f"{where} of a quarter of the items": judge(_points(run, queries, where, _FEWER))
@@ -81,7 +81,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _saved(points: Points, way: str, what: str) -> list[float]:
-    """Savings of a way compared with the plain one [%]."""
+    """What a way saves compared with the plain one [%]."""
     return [
         100 * (1 - getattr(of[way], what) / getattr(of[PLAIN], what)) if getattr(of[PLAIN], what)
         else 0.0

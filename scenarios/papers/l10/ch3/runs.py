@@ -35,14 +35,14 @@ _FEWEST: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class WayCost:
-    """Of one way and query.
+    """The cost of one way of answering one query.
 
     Attributes:
-        seconds: of the processor, the least of several passes.
-        until_known: of a pass that leaves each trace when it is known whether it matches.
-        buffer_size: events buffered, on the average over all events.
-        matches: of those that are made; no trace is left before it is known that it has none.
-        share: of the traces that match [%].
+        seconds: CPU time, the least of several passes.
+        until_known: CPU time of a pass that leaves each trace once it is known whether it matches.
+        buffer_size: mean number of events buffered, over all events.
+        matches: number of matches made; no trace is left before it is known to have none.
+        share: share of the traces that match [%].
     """
 
     seconds: float
@@ -53,9 +53,9 @@ class WayCost:
 
 
 def costs(run: PaperRun, text: str, where: str = EARLY, fewer: int = 1) -> dict[str, WayCost]:
-    """The cost of each way to answer a query; their passes take turns.
+    """The cost of each way of answering a query; their passes take turns.
 
-    ``where``: of ``FLOWS``. ``fewer``: so many times fewer items, and passes.
+    ``where``: a key of ``FLOWS``. ``fewer``: divides the number of items, and of passes.
 
     Raises:
         RuntimeError: two ways gave different matches: a bug.
@@ -161,5 +161,5 @@ class _Pass:
 
 
 def _taken(automata: Automata, pattern: SeqPlan) -> list[int]:
-    """Of each step the symbols that it takes, a bit each."""
+    """For each step the symbols that it takes, as one bit each."""
     return [automata.alphabet.symbols(step.type, bare(step.where)) for step in pattern.steps]

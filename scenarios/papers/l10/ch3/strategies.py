@@ -1,7 +1,7 @@
-"""How traces are searched: L10 Algorithm 4 without constraints, Algorithm 5 with a check in front.
+"""The search of traces: L10 Algorithm 4 without constraints, Algorithm 5 with a check before it.
 
-The search is that of L10 4.2: a stack per step, whose entries know how many of the step before
-there were; the last step's event makes the matches. The checks are the engine's.
+The search is that of L10 4.2: a stack per step, whose entries hold how many entries the stack of
+the step before had; the last step's event makes the matches. The checks are the engine's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIGHT: Final = 2
 
 
 class CheckedAutomaton(NamedTuple):
-    """The automaton of constraint and pattern, what its states say, and Algorithm 1's two."""
+    """The automaton of constraint and pattern, what its states say, and Algorithm 1's automata."""
 
     table: np.ndarray
     verdict: np.ndarray
@@ -39,7 +39,7 @@ class StackColumns(NamedTuple):
 
 @kernel
 def _matches(stacks: StackColumns) -> int:
-    """How many matches end with the last step's newest entry: each is walked through."""
+    """Number of matches that end with the last step's newest entry; walks through each of them."""
     last = len(stacks.size) - 1
     found, step, newest = 0, last - 1, stacks.size[last] - 1
     stacks.at[step] = stacks.before[last, newest] - 1
@@ -61,21 +61,21 @@ def search(
     way: int, symbols: np.ndarray, starts: np.ndarray, ends: np.ndarray, takes: np.ndarray,
     checked: CheckedAutomaton, stacks: StackColumns, known: np.ndarray, said: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
-    """Go through all traces, one after another.
+    """Search all traces, one after another.
 
     Args:
         way: NAIVE, BASIC or LIGHT.
-        symbols: of all events.
-        starts: of traces.
-        ends: of traces, or as far as they are to be searched.
+        symbols: symbols of all events.
+        starts: starts of the traces.
+        ends: ends of the traces, or of the parts of them to search.
         takes: bool (steps, symbols).
-        checked: of the constraint.
-        stacks: scratch.
-        known: filled in, the end of the events after which it is known whether a trace matches.
-        said: filled in, whether it does.
+        checked: the automata of the constraint.
+        stacks: scratch memory.
+        known: filled in with the end of the events after which it is known whether a trace matches.
+        said: filled in with whether it matches.
 
     Returns:
-        The events buffered, summed up over all events; and the matches.
+        The number of events buffered, summed over all events, and the number of matches.
     """
     steps, buffer_sizes, matches = len(takes), 0, 0
     last = steps - 1

@@ -31,7 +31,7 @@ FLOWS: Final = {
 _OPTIONAL: Final = {
     "RECALL": 0.0, "CUSTOMS": 0.2, "INSPECTED": 0.4, "RELABELLED": 0.6, "REPACKED": 0.8,
 }  # fmt: skip
-"""How many of the items have it."""
+"""Share of the items that have each optional event."""
 _PICKS: Final = 4
 _GRADES: Final = 100
 SELECTIVITIES: Final = (0, 20, 40, 60, 80, 100)
@@ -70,8 +70,8 @@ def _query(steps: list[str], condition: str, where: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowTraces:
-    """``types``: of all events, trace after trace, as places in ``names``; ``starts``: of traces,
-    and the end. ``grade``: of each event.
+    """``types``: types of all events, trace after trace, as indexes into ``names``; ``starts``:
+    start of each trace, then the end of the last. ``grade``: grade of each event.
     """
 
     names: tuple[str, ...]

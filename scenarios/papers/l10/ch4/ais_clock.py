@@ -1,7 +1,7 @@
-"""L10 Figure 4.8: what it saves to append events that are newer than all others (AIS-CLOCK).
+"""L10 Figure 4.8: what is saved by appending events that are newer than all others (AIS-CLOCK).
 
-Only the stacks are built, as on the paper's axis (inserting events and resetting RIP). Verdicts are
-of counted work, which no machine changes; the processor's time stands beside it.
+Only the stacks are built, as on the paper's axis (inserting events and resetting RIP). Verdicts
+rest on counted work, which is the same on any machine; CPU time is shown beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from slackwater.scenarios.papers.l10.ch4.streams import TYPES, stream
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 SLACK_NS: Final = 100
-"""How late events are at most; longer than the window, so that stacks are long."""
+"""Largest lateness of events; longer than the window, so that stacks are long."""
 SLACKS_NS: Final = (50, 200, 1_000)
 """Others, which show the effect of the slack."""
 SHARES: Final = (0.9, 0.7, 0.5, 0.3, 0.1)
@@ -39,7 +39,7 @@ _OFF, _ON = "every event sorted in", "with AIS-CLOCK"
 
 @dataclass(frozen=True, slots=True)
 class StackBuild:
-    """The stacks of one stream, built without and with AIS-CLOCK; ``seconds``: of the processor."""
+    """The stacks of one stream, built without and with AIS-CLOCK; ``seconds``: CPU time."""
 
     found: Mapping[str, ScanCounts]
     seconds: Mapping[str, float]
@@ -51,7 +51,7 @@ class StackBuild:
 
     @property
     def time_gain(self) -> float:
-        """What it saves of the time [%]."""
+        """Share of the time that AIS-CLOCK saves [%]."""
         return gain_percent(self.seconds[_OFF], self.seconds[_ON])
 
 
@@ -122,7 +122,7 @@ def _built(run: PaperRun, size: int, share: float) -> StackBuild:
 
 
 def _gains(run: PaperRun, search: str, slack_ns: int) -> list[float]:
-    """What it saves of the work, by share out of order, with another search or K."""
+    """What AIS-CLOCK saves of the work, by share out of order, with another search or K."""
 
     def made() -> list[float]:
         gains = []

@@ -1,4 +1,4 @@
-"""L10 Figure 4.9: what being ready for disorder costs where there is none.
+"""L10 Figure 4.9: the cost of being ready for disorder when there is none.
 
 One kernel (``scenarios.papers.l10.ch4.sequence_scan``) with its late handling off and on: so
 nothing else differs.
@@ -22,13 +22,13 @@ from slackwater.scenarios.papers.l10.ch4.streams import TYPES, PointStream, stre
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 
 SLACK_NS: Final = 20
-"""The promised K; nothing is ever late here, but the stacks keep events so much longer."""
+"""The promised K; nothing is ever late here, but the stacks keep events that much longer."""
 SLACKS_NS: Final = (1, 5, 100, 1_000)
 """Others, which show the effect of the slack."""
 TURNS: Final = 31
 """Passes are of a few ms."""
 MOST_PERCENT: Final = 25
-"""Of overhead: the paper's most, 24.6, rounded up."""
+"""Largest overhead [%]: the paper's maximum, 24.6, rounded up."""
 _SIMPLE, _OURS = "late handling off", "late handling on"
 
 

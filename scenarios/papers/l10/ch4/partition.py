@@ -37,7 +37,7 @@ from slackwater.scenarios.papers.l10.ch4.streams import TYPES, PointStream, stre
 from slackwater.scenarios.papers.verdicts import failing, judged, listed, same_with, times, turns
 
 EVENTS: Final = 20_000
-"""The paper does not say; the smallest data set of its other figures, as whole stacks are dear."""
+"""Not given in the paper; the smallest data set of its other figures, as whole stacks are slow."""
 SEQUENCE_EVENTS: Final = 100_000
 """Events where sequences are only counted."""
 _TURNS: Final = 2
@@ -59,8 +59,8 @@ _LOOKED: Final = "looked_at"
 
 @dataclass(frozen=True, slots=True)
 class PartitionCase:
-    """One stream: what our matcher held and did, the sequences that the paper's operator builds, by
-    option, and how long it takes [s] and what it does.
+    """One stream, by option: what our matcher held and did, the sequences that the paper's operator
+    builds, the time that operator takes [s], and its work.
     """
 
     loads: Mapping[str, MatcherLoad]
@@ -75,27 +75,27 @@ class PartitionCase:
 
     @property
     def sequences_gain(self) -> float:
-        """What it saves of the sequences [%]."""
+        """What the partition saves of the sequences [%]."""
         return gain_percent(self.sequences[_OFF], self.sequences[_ON])
 
     @property
     def work_gain(self) -> float:
-        """What it saves of the operator's work [%]."""
+        """What the partition saves of the operator's work [%]."""
         return gain_percent(*(_work(self.scanned[each][1]) for each in (_OFF, _ON)))
 
     @property
     def seconds_gain(self) -> float:
-        """What it saves of the operator's time [%]."""
+        """What the partition saves of the operator's time [%]."""
         return gain_percent(*(self.scanned[each][0] for each in (_OFF, _ON)))
 
     @property
     def matcher_gain(self) -> float:
-        """What it saves of our matcher's time [%]."""
+        """What the partition saves of our matcher's time [%]."""
         return gain_percent(self.cost[_OFF].seconds, self.cost[_ON].seconds)
 
     @property
     def looked_gain(self) -> float:
-        """What it saves of the candidates [%]."""
+        """What the partition saves of the candidates that our matcher looks at [%]."""
         return gain_percent(*(self.cost[each].counters[_LOOKED] for each in (_OFF, _ON)))
 
 
@@ -227,7 +227,7 @@ def _case(run: PaperRun, slack_ns: int, in_order: float) -> PartitionCase:
 
 
 def _scanned(made: PointStream, slack_ns: int) -> dict[str, tuple[float, ScanCounts]]:
-    """Seconds of the paper's operator, and what it does."""
+    """Seconds that the paper's operator takes, and its work."""
 
     def each(*, partition: bool) -> Callable[[], ScanCounts]:
         scan_options = Scan(WITHIN_NS, slack_ns, partition=partition)
@@ -299,7 +299,7 @@ def _is_gain(line: list[float]) -> bool:
 
 
 def _rests(run: PaperRun) -> list[str]:
-    """With which other K the sequences say the same of both claims."""
+    """The other values of K with which the sequences give the same verdict on both claims."""
 
     def judged_by(slacks: Sequence[int]) -> list[bool]:
         gains = {(slack, share): gain_percent(*_sequences(run, slack, share).values())

@@ -1,4 +1,4 @@
-"""What L10 4.6 says in words of its Figures 4.8 to 4.11; their curves are pictures only."""
+"""What the text of L10 4.6 says about Figures 4.8 to 4.11; their curves are pictures only."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ GAIN_SIZE: Final = 80_000
 GAINS: Final = {0.9: 8, 0.3: 43}
 """Gain of AIS-CLOCK in CPU cost [%] with ``GAIN_SIZE`` events, by their share out of order."""
 OVERHEAD: Final = (5.1, 24.6)
-"""Of handling disorder, over the five data sets in order: least and most [%]."""
+"""Least and largest overhead of handling disorder over the five data sets in order [%]."""

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """What a pass took. ``seconds``: of the processor, the least of several passes."""
+    """The cost of a pass. ``seconds``: CPU time, the least of several passes."""
 
     seconds: float
     matches: int
@@ -78,14 +78,14 @@ def one_pass(batch: Released, slack_ns: int, divider: bool) -> Passed:
 
 @dataclass(frozen=True, slots=True)
 class MatcherLoad:
-    """What a matcher holds, on the average after each call: events, and bytes of its state."""
+    """What a matcher holds after a call, on average: events, and bytes of its state."""
 
     events: float
     state_bytes: float
 
 
 def held_by(made: PointStream, slack_ns: int, divider: bool, calls: int) -> MatcherLoad:
-    """What our matcher holds while it takes the stream in so many calls."""
+    """What our matcher holds while it reads the stream in ``calls`` calls."""
     matcher = Alone(SeqMatcher(plan(), settings(slack_ns, divider)))
     batch = released(made)
     events, sizes = [], []
@@ -105,10 +105,10 @@ def settings(slack_ns: int, divider: bool) -> PatternSettings:
 def in_turns(
     passes: Mapping[str, Callable[[], _T]], turns: int = TURNS
 ) -> dict[str, tuple[float, _T]]:
-    """(least seconds of the processor, last answer) of each pass; they take turns.
+    """(least CPU time [s], last answer) of each pass; the passes take turns.
 
-    Turns, and the least, as what else the machine does only ever makes a pass slower. The first
-    turn may compile and is not counted.
+    They take turns, and the least time counts, because other work on the machine can only make a
+    pass slower. The first turn may compile and is not counted.
     """
     seconds: dict[str, list[float]] = {name: [] for name in passes}
     answers = {}
@@ -121,7 +121,7 @@ def in_turns(
 
 
 def gain_percent(without: float, with_it: float) -> float:
-    """By how much ``with_it`` lies below ``without``.
+    """By how many percent ``with_it`` lies below ``without``.
 
     >>> gain_percent(200, 150)
     25.0
