@@ -184,8 +184,7 @@ def read(
         skip_lines: lines of CSV before its header; comments (``#``, ``//``) are always skipped.
         null: texts that mean null.
         on_short: rows of CSV with too few values are ``bad``, or are padded with ``null``.
-        date: date of times without one; for dates such as ``3/1/2026``: ``month-first`` or
-            ``day-first``.
+        date: date of times without one; or ``month-first`` or ``day-first`` for ``3/1/2026``.
         encoding: of text that is not UTF-8, such as ``cp1252``.
         on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
         dead_letter: JSONL file for skipped lines.

@@ -169,7 +169,7 @@ class OutboxStart:
     quiet: bool = False
     sessions: Mapping[str, int] = field(default_factory=dict)
     """Numbers of the sessions with senders (``edge_agent.inputs.base.Outlet``)."""
-    clocks: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    clock_bounds: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The newest bounds of devices' clocks: ``low high stamp mono skew_ppb`` of
     ``DeviceClockBound``, converted from the monotonic clock, which ends at a reboot, to the wall
     clock.
@@ -183,8 +183,8 @@ class OutboxStart:
             "site": self.site, "source": self.source, "incarnation": self.incarnation,
             "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
             "processes": self.processes, "unsent": list(self.unsent), "quiet": self.quiet,
-            "sessions": dict(self.sessions), "clocks": dict(self.clocks),
-            "counters": dict(self.counters),
+            "sessions": dict(self.sessions), "counters": dict(self.counters),
+            "clock_bounds": dict(self.clock_bounds),
             # Pairs, because the order of attributes is the order of columns.
             "streams": [[stream.name, list(stream.attrs.items())] for stream in self.streams],
         }  # fmt: skip
@@ -194,7 +194,9 @@ class OutboxStart:
         """Inverse of ``as_dict``."""
         streams = tuple(StreamSchema(name, dict(attrs)) for name, attrs in value["streams"])
         unsent = tuple(value.get("unsent", ()))
-        return cls(**{**value, "streams": streams, "unsent": unsent})
+        # Older versions stored bounds as "clocks", with the wrong sign: a reboot made them false.
+        known = {name: each for name, each in value.items() if name != "clocks"}
+        return cls(**{**known, "streams": streams, "unsent": unsent})
 
 
 class Outbox:
@@ -297,22 +299,22 @@ class Outbox:
 
         ``ahead_ns``: the wall clock minus the monotonic one.
         """
-        found = dict(self.start.clocks)
+        found = dict(self.start.clock_bounds)
         for each in bounds:
-            wall = each.low - ahead_ns, each.high - ahead_ns, each.stamp, each.mono + ahead_ns
+            wall = each.low + ahead_ns, each.high + ahead_ns, each.stamp, each.mono + ahead_ns
             found[each.clock + _REFUTES * each.refutes] = (*wall, each.skew_ppb)
         newest = dict(sorted(found.items(), key=lambda each: each[1][3])[-CLOCKS_MAX:])
-        self.start = replace(self.start, clocks=newest)
+        self.start = replace(self.start, clock_bounds=newest)
         self.store_start()
 
     def known_clocks(self, ahead_ns: int) -> list[DeviceClockBound]:
         """The bounds that ``clocks`` stored, including those of earlier processes."""
         return [
             DeviceClockBound(
-                name.removesuffix(_REFUTES), low + ahead_ns, high + ahead_ns, stamp,
+                name.removesuffix(_REFUTES), low - ahead_ns, high - ahead_ns, stamp,
                 wall - ahead_ns, skew_ppb, name.endswith(_REFUTES),
             )
-            for name, (low, high, stamp, wall, skew_ppb) in self.start.clocks.items()
+            for name, (low, high, stamp, wall, skew_ppb) in self.start.clock_bounds.items()
         ]  # fmt: skip
 
     def stopped(self, counters: Mapping[str, Mapping[str, Sequence[int]]]) -> None:

@@ -165,10 +165,10 @@ def test_mistakes_are_reported_with_their_place(text: str, message: str) -> None
     assert "^" in str(error.value)
 
 
-def test_the_place_of_drift_is_that_of_the_clause_not_of_a_column() -> None:
+def test_a_mistake_in_the_window_clause_is_shown_there_not_at_a_column() -> None:
     with pytest.raises(UserError) as error:
         read_statements(
-            [MEANS + "SELECT max(v) AS drift_ß FROM w WINDOW TUMBLING 1 min DRIFT EACH"]
+            [MEANS + "SELECT max(v) AS drift_window FROM w WINDOW TUMBLING 1 min DRIFT EACH"]
         )
     _, line, caret, *_ = str(error.value).splitlines()
     assert line[caret.index("^") :].startswith("DRIFT EACH")

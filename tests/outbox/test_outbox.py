@@ -474,19 +474,25 @@ def test_bounds_of_clocks_outlive_the_process_and_its_monotonic_clock() -> None:
     kept = load(disk, START)
     assert kept is not None
     again = Outbox(disk, OutboxStart.from_dict(kept), [1 << 20], 300)
-    # The machine was started again: its monotonic clock restarts, its wall clock goes on.
+    # The machine was started again: its monotonic clock restarts, its wall clock goes on. What the
+    # monitor's clock showed as 1000 was between 980 and 1025 before, and is 400 less now.
     known = {each.clock: each for each in again.known_clocks(ahead_ns=10_400)}
     monitor = known["monitor#7"]
-    assert monitor == bound._replace(low=380, high=425, mono=100)
+    assert monitor == bound._replace(low=-420, high=-375, mono=100)
     assert known.keys() == {"monitor#7", "reader#1"}
     refuting = bound._replace(low=-900, high=-800, refutes=True)
     again.clocks([refuting], ahead_ns=10_000)  # takes no place of what it contradicts
     found = [each for each in again.known_clocks(10_000) if each.clock == "monitor#7"]
     assert sorted(found) == sorted([bound._replace(high=25), refuting])
-    wall = bound.low - 10_000, bound.mono + 10_000
-    assert (monitor.low - 10_400, monitor.mono + 10_400) == wall
+    wall = bound.low + 10_000, bound.mono + 10_000
+    assert (monitor.low + 10_400, monitor.mono + 10_400) == wall
 
 
 def test_a_start_from_before_clocks_had_names_is_read() -> None:
-    before = {name: each for name, each in FIRST.as_dict().items() if name != "clocks"}
+    before = {name: each for name, each in FIRST.as_dict().items() if name != "clock_bounds"}
+    assert OutboxStart.from_dict(before) == FIRST
+
+
+def test_bounds_that_were_stored_with_the_wrong_sign_are_not_used() -> None:
+    before = FIRST.as_dict() | {"clocks": {"monitor#7": [-10_020, -9_970, 1000, 10_500, 50_000]}}
     assert OutboxStart.from_dict(before) == FIRST
