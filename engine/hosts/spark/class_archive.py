@@ -26,9 +26,12 @@ from slackwater.engine.hosts.java import java_home
 
 VARIABLE: Final = "SLACKWATER_JAVA_OPTIONS"
 """Environment variable with options that replace these."""
-QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m")
-"""A driver needs some 70 MB. The heap begins with that, not with 1/64 of the machine's memory, and
-this collector lets it grow only as needed."""
+QUICK: Final = (
+    "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m",
+    "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=20",
+)  # fmt: skip
+"""A driver needs some 70 MB. The heap begins with that, not with 1/64 of the machine's memory; this
+collector and these ratios let it grow only as needed."""
 _QUIET: Final = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
 _TRACE: Final = """\
 {"kind": "sync", "source": "s", "ts": 0, "arrival": 1, "offset": 0, "delay": 0, "first_seq": 0}
