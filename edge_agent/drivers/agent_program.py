@@ -134,7 +134,7 @@ def _channel(
             settings.session, start.streams, start.incarnation, _cookie, jitter, outbox.resumed()
         )
         now = clock.read()
-        for bound in outbox.known_clocks(now.wall_ns - now.mono_ns):
+        for bound in outbox.known_clocks():
             session.clock(bound, now)
         if outbox is outboxes[-1]:
             places = {stream.name: index for index, stream in enumerate(start.streams)}

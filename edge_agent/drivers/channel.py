@@ -333,8 +333,7 @@ class OutboxChannel(BaseOutlet):
 
     async def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
         """Store the bounds on the disk before the events that these clocks stamped."""
-        now = clock.read()
-        await self.on_disk(self._live.outbox.clocks, bounds, now.wall_ns - now.mono_ns)
+        await self.on_disk(self._live.outbox.clocks, bounds)
         for bound in bounds:
             self._live.session.clock(bound, clock.read())
         self._live.driver.carry_out()

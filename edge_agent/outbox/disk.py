@@ -11,6 +11,14 @@ from typing import Any, Final, Protocol
 
 from slackwater.edge_agent.standard_streams import taking_name
 
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """The identity of the machine's boot, which is Linux's; "": the system has none."""
+    return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""
+
+
 # The disk operations that an outbox needs, as a protocol, so that tests can inject disk failures.
 #
 # Names are relative to one folder. Every method may raise OSError.

@@ -15,7 +15,7 @@ from slackwater.edge_agent.clock_reports import CLOCKS_MAX
 from slackwater.edge_agent.device_clock import DeviceClockBound
 from slackwater.edge_agent.errors import AgentError, SettingsError
 from slackwater.edge_agent.messages import StreamSchema
-from slackwater.edge_agent.outbox.disk import DiskFiles, Files, load, store
+from slackwater.edge_agent.outbox.disk import DiskFiles, Files, boot_id, load, store
 from slackwater.edge_agent.outbox.journal import Journal, StoredKeys
 from slackwater.edge_agent.outbox.spool import Spool
 from slackwater.edge_agent.sequence import ResumedStart
@@ -117,7 +117,7 @@ class OutboxFolder:
     def _opened(self, path: Path, start: OutboxStart, bytes_max: Sequence[int]) -> Outbox:
         most = bytes_max if len(start.streams) == len(bytes_max) else [max(bytes_max)]
         of_each = [most[min(i, len(most) - 1)] for i in range(len(start.streams))]
-        return Outbox(DiskFiles(path), start, of_each, SEGMENT_BYTES, path)
+        return Outbox(DiskFiles(path), start, of_each, SEGMENT_BYTES, path, boot_id())
 
 
 def _shape(streams: Sequence[StreamSchema]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -171,9 +171,9 @@ class OutboxStart:
     """Numbers of the sessions with senders (``edge_agent.inputs.base.Outlet``)."""
     clock_bounds: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The newest bounds of devices' clocks: ``low high stamp mono skew_ppb`` of
-    ``DeviceClockBound``, converted from the monotonic clock, which ends at a reboot, to the wall
-    clock.
+    ``DeviceClockBound``, valid during ``boot``: the monotonic clock starts again at the next one.
     """
+    boot: str = ""
     counters: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     """Per input and counter size, the devices' last numbers at an orderly stop of the agent."""
 
@@ -184,7 +184,7 @@ class OutboxStart:
             "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
             "processes": self.processes, "unsent": list(self.unsent), "quiet": self.quiet,
             "sessions": dict(self.sessions), "counters": dict(self.counters),
-            "clock_bounds": dict(self.clock_bounds),
+            "clock_bounds": dict(self.clock_bounds), "boot": self.boot,
             # Pairs, because the order of attributes is the order of columns.
             "streams": [[stream.name, list(stream.attrs.items())] for stream in self.streams],
         }  # fmt: skip
@@ -194,7 +194,7 @@ class OutboxStart:
         """Inverse of ``as_dict``."""
         streams = tuple(StreamSchema(name, dict(attrs)) for name, attrs in value["streams"])
         unsent = tuple(value.get("unsent", ()))
-        # Older versions stored bounds as "clocks", with the wrong sign: a reboot made them false.
+        # Older versions stored bounds as "clocks", relative to the wall clock.
         known = {name: each for name, each in value.items() if name != "clocks"}
         return cls(**{**known, "streams": streams, "unsent": unsent})
 
@@ -204,9 +204,17 @@ class Outbox:
 
     def __init__(
         self, files: Files, start: OutboxStart, bytes_max: Sequence[int], segment_bytes: int,
-        folder: Path = Path(),
+        folder: Path = Path(), boot: str = "",
     ) -> None:  # fmt: skip
-        """*Disk.* Open what is on the disk. ``bytes_max``: size limit per stream [bytes].
+        """*Disk.* Open what is on the disk.
+
+        Args:
+            files: of the outbox.
+            start: its identity.
+            bytes_max: size limit per stream [bytes].
+            segment_bytes: size limit of a file [bytes].
+            folder: of ``files``, for messages.
+            boot: the identity of the machine's boot; "": not known.
 
         Raises:
             OSError: the folder cannot be read.
@@ -217,7 +225,7 @@ class Outbox:
         """``store_failed``: failed writes of the identity or the position;
         ``possible_duplicates``: see ``renew``.
         """
-        self._files = files
+        self._files, self._boot = files, boot
         known = load(files, POSITION) or {}
         acked = [int(known.get(stream.name, 0)) for stream in start.streams]
         self.spools = [
@@ -294,27 +302,29 @@ class Outbox:
         self.store_start()
         return draw
 
-    def clocks(self, bounds: Sequence[DeviceClockBound], ahead_ns: int) -> None:
-        """*Disk.* Store bounds of devices' clocks, before the events that these clocks stamped.
-
-        ``ahead_ns``: the wall clock minus the monotonic one.
-        """
-        found = dict(self.start.clock_bounds)
+    def clocks(self, bounds: Sequence[DeviceClockBound]) -> None:
+        """*Disk.* Store bounds of devices' clocks, before the events that these clocks stamped."""
+        found = dict(self.start.clock_bounds) if self.start.boot == self._boot else {}
         for each in bounds:
-            wall = each.low + ahead_ns, each.high + ahead_ns, each.stamp, each.mono + ahead_ns
-            found[each.clock + _REFUTES * each.refutes] = (*wall, each.skew_ppb)
+            values = each.low, each.high, each.stamp, each.mono, each.skew_ppb
+            found[each.clock + _REFUTES * each.refutes] = values
         newest = dict(sorted(found.items(), key=lambda each: each[1][3])[-CLOCKS_MAX:])
-        self.start = replace(self.start, clock_bounds=newest)
+        self.start = replace(self.start, clock_bounds=newest, boot=self._boot)
         self.store_start()
 
-    def known_clocks(self, ahead_ns: int) -> list[DeviceClockBound]:
-        """The bounds that ``clocks`` stored, including those of earlier processes."""
+    def known_clocks(self) -> list[DeviceClockBound]:
+        """The bounds that ``clocks`` stored during this boot, also by earlier processes.
+
+        Those of another boot are lost: nothing says how far the wall clock was set meanwhile.
+        """
+        if not self._boot or self.start.boot != self._boot:
+            return []
         return [
             DeviceClockBound(
-                name.removesuffix(_REFUTES), low - ahead_ns, high - ahead_ns, stamp,
-                wall - ahead_ns, skew_ppb, name.endswith(_REFUTES),
+                name.removesuffix(_REFUTES), low, high, stamp, mono, skew_ppb,
+                name.endswith(_REFUTES),
             )
-            for name, (low, high, stamp, wall, skew_ppb) in self.start.clock_bounds.items()
+            for name, (low, high, stamp, mono, skew_ppb) in self.start.clock_bounds.items()
         ]  # fmt: skip
 
     def stopped(self, counters: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
