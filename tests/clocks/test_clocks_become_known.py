@@ -283,3 +283,29 @@ def test_a_window_that_ended_before_a_known_clock_was_lost_keeps_its_certainty(f
     known = [each for each in found(WINDOWS[form], log) if each.get("certainty") != "unknown"]
     assert min(each["window"]["start"] for each in known) <= 2
     assert max(each["window"]["end"] for each in known) <= 47, "the last event of b before"
+
+
+FROM_RESULTS = {
+    "windows": "SELECT count(*) AS n GROUP BY source WINDOW TUMBLING 5 ns",
+    "matches": "EVENT SEQ(A x, A y) WHERE x.source = y.source WITHIN 12 ns",
+}
+
+
+@pytest.mark.parametrize("form", FROM_RESULTS)
+def test_results_of_a_second_clock_make_windows_of_earlier_results_unknown(form: str) -> None:
+    """Each result is of one clock, so it is certain; what reads them compares the clocks."""
+    text = (
+        f"CREATE STREAM each AS {FROM_RESULTS[form]};"
+        "SELECT count(*) AS n FROM each WINDOW TUMBLING 10 ns"
+    )
+
+    def of_windows(*cuts: int) -> list[Record]:
+        return [each for each in changes(text, SECOND_DEVICE, *cuts) if each["query"] == "q2"]
+
+    log = of_windows()
+    assert any(each.get("certainty") != "unknown" for each in log)
+    made = standing(log)
+    assert min(each["window"]["start"] for each in made) == 0
+    assert all(each.get("certainty") == "unknown" for each in made)
+    for cut in range(0, len(SECOND_DEVICE), 3):
+        assert of_windows(cut, cut + 1) == log

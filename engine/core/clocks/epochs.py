@@ -400,10 +400,9 @@ class ComparedClocks(Restorable):
             self.restore(state)
             for row in np.unique(np.searchsorted(before, times)).tolist():
                 self.see(released, ref, before, chosen, slice(first, row + 1))
-                first, code = row + 1, released.columns[r.CLOCK][row]
-                was_known = released.columns["epoch"][row] == UNKNOWN_EPOCH
-                name = released.strings.texts[code]
-                yield first, self._known_until.get(name, LONG_AGO) if was_known else LONG_AGO
+                first, name = row + 1, released.strings.texts[released.columns[r.CLOCK][row]]
+                is_unknown = released.columns["epoch"][row] == UNKNOWN_EPOCH
+                yield first, self._known_until.get(name, LONG_AGO) if is_unknown else LONG_AGO
             self.see(released, ref, before, chosen, slice(first, len(ref)))
 
     def _changes(self) -> set[int]:
@@ -434,7 +433,8 @@ class ComparedClocks(Restorable):
         rows = seen if chosen is None else seen[chosen[seen]]
         if MIXED not in columns or not len(rows):
             return
-        self._remember(released, ref, seen)
+        if STAMPED_BY not in columns:  # results that share a clock need not come in its order
+            self._remember(released, ref, seen)
         times = before[rows]
         clock = columns.get(STAMPED_BY, columns[r.CLOCK])[rows]
         if self._first == NO_CLOCK:
