@@ -8,7 +8,7 @@ Numbers of a message whose *content* is refused count as received (the message i
 letters), because resending the same bytes would not help; the engine sees them as missing.
 
 After a failure of the sink (OSError) writing is retried; nothing is acked until it succeeds, and
-when the memory for waiting frames is full, peers are told to come back later. While the sink is
+when the memory for waiting frames is full, peers are asked to return later. While the sink is
 slow the gateway is ``congested``, and its driver stops reading. What it must know of a log that it
 continues is passed as ``Recalled``.
 """

@@ -163,7 +163,11 @@ class Windows(Restorable, ABC):
 
     def process(self, released: Released) -> Sequence[Result]:
         rows, values, agenda, known = self._read(released, self._spans())
-        parts = self._seen_parts(released, rows)
+        parts: Iterable[tuple[int, int]] = ()
+        if MIXED in released.columns or not released.n:
+            chosen = rows.selected if len(rows.selected) else None
+            before = np.arange(released.n) + int(self._state["taken"][0])
+            parts = self._compared.see_until_unknown(released, rows.ref, before, chosen)
         return self._run(rows, values, agenda, known, parts=parts)
 
     def advance(self, now: int) -> Sequence[Result]:
@@ -331,13 +335,6 @@ class Windows(Restorable, ABC):
         for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
             self._widen(m)
         return rows, values, agenda, known
-
-    def _seen_parts(self, released: Released, rows: Rows) -> Iterable[tuple[int, int]]:
-        if MIXED not in released.columns and released.n:
-            return ()
-        chosen = rows.selected if len(rows.selected) else None
-        before = np.arange(released.n) + int(self._state["taken"][0])
-        return self._compared.see_until_unknown(released, rows.ref, before, chosen)
 
     def _widen(self, m: int) -> None:
         """Change argument ``m`` from int to float."""
